@@ -1,0 +1,39 @@
+# make run   set up .venv, install, train the small demonstration
+# make test  set up .venv, install, run every check
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --constraint constraints.txt
+SOURCES := pyproject.toml constraints.txt
+
+.PHONY: help run test lint clean
+
+help:
+	@sed -n 's/^# \(make\)/\1/p' Makefile
+
+run: .venv/installed
+	$(BIN)/python examples/checkerboard.py
+
+test: .venv/installed-dev lint
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+clean:
+	rm -rf .venv build dist out
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 10) or sys.exit("sudonet needs Python 3.10 or newer; %s is %d.%d: run make PYTHON=python3.11" % (sys.executable, v[0], v[1]))'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: $(BIN)/python $(SOURCES)
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PIP) --editable '.[dev]'
+	@touch $@

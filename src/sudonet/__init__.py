@@ -1,0 +1,11 @@
+"""Neural networks whose hidden units emit only a few values."""
+
+from sudonet import functional as functional
+from sudonet.staircase import Staircase as Staircase
+from sudonet.units import RSUDO as RSUDO
+from sudonet.units import SUDO as SUDO
+from sudonet.units import StaircaseUnit as StaircaseUnit
+from sudonet.units import activation as activation
+from sudonet.units import activation_name as activation_name
+
+__version__ = "0.1.0"

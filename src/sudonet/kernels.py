@@ -1,0 +1,188 @@
+"""The staircase and its derivative in ordinary PyTorch operations.
+
+On the CPU the work goes block by block through scratch buffers that stay in
+cache: an arithmetic guess of the code, which is right nearly everywhere, then the
+comparison with the thresholds for the few inputs that lie too close to one for
+the guess to be trusted. The result equals :class:`~sudonet.staircase.Staircase`
+in every bit. Other devices, and small tensors, look thresholds and values up.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sudonet.staircase import Staircase
+
+BLOCK = 32_768
+"""Elements of a block and thread: three float32 buffers of it stay in L2."""
+
+SMALL = 4096
+"""Elements up to which a look-up costs less than the calls that a block needs."""
+
+_NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+
+
+def forward(x: Tensor, unit: Staircase) -> Tensor:
+    """The unit's output for every input; the layout in memory is kept."""
+    if x.dtype not in _NUMPY:
+        return forward(x.float(), unit).to(x.dtype)
+    if x.device.type != "cpu" or x.numel() <= SMALL:
+        return _looked_up(x, unit)
+    out = torch.empty_like(x)
+    flat_out, flat_x = _flat(out, x)
+    _guess_and_settle(flat_x, flat_out, unit)
+    return out
+
+
+def backward(grad: Tensor, x: Tensor, unit: Staircase) -> Tensor:
+    """``grad`` times the derivative of the underlying function at ``x``."""
+    if x.dtype not in _NUMPY:
+        return backward(grad.float(), x.float(), unit).to(x.dtype)
+    if x.device.type != "cpu" or x.numel() <= SMALL:
+        return torch.empty_like(x).copy_(grad * slope(x, unit))
+    out = torch.empty_like(x)
+    flat_out, flat_x, flat_grad = _flat(out, x, grad)
+    for begin, end, scratch in _blocks(flat_x, 1):
+        _slope_times(flat_grad[begin:end], flat_x[begin:end], scratch[0], flat_out[begin:end], unit)
+    return out
+
+
+def slope(x: Tensor, unit: Staircase) -> Tensor:
+    """Derivative of the underlying function, differentiable itself."""
+    if unit.underlying == "tanh":
+        result = 1 - torch.tanh(x).square()
+    elif unit.underlying == "sigmoid":
+        result = torch.sigmoid(x) * torch.sigmoid(-x)
+    else:
+        low, high = _ramp(unit)
+        inside = ((x > low) & (x < high)).to(x.dtype)
+        result = torch.where(x.isnan(), x, inside)
+    return torch.where(x < 0, 0.0, result) if unit.rectified else result
+
+
+def curvature(x: Tensor, unit: Staircase) -> Tensor:
+    """Second derivative of the underlying function, differentiable itself."""
+    if unit.underlying == "tanh":
+        return -2 * torch.tanh(x) * slope(x, unit)
+    if unit.underlying == "sigmoid":
+        return (1 - 2 * torch.sigmoid(x)) * slope(x, unit)
+    return torch.where(x.isnan(), x, torch.zeros_like(x))
+
+
+def _looked_up(x: Tensor, unit: Staircase) -> Tensor:
+    thresholds, values = _tables(unit, x.dtype, x.device)
+    found = values[torch.bucketize(x.contiguous(), thresholds)]
+    return torch.empty_like(x).copy_(torch.where(x.isnan(), x, found))
+
+
+@lru_cache(maxsize=64)
+def _tables(unit: Staircase, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    thresholds, values = unit.narrowed(_NUMPY[dtype])
+    return torch.tensor(thresholds, device=device), torch.tensor(values, device=device)
+
+
+def _ramp(unit: Staircase) -> tuple[float, float]:
+    return (-1.0, 1.0) if unit.underlying == "hardtanh" else (0.0, 6.0)
+
+
+def _flat(out: Tensor, *inputs: Tensor) -> list[Tensor]:
+    """One-dimensional views in the order in which ``out`` lies in memory."""
+    size = (out.numel(),)
+    laid_out_alike = [
+        t if t.stride() == out.stride() else torch.empty_like(out).copy_(t) for t in inputs
+    ]
+    return [t.as_strided(size, (1,)) for t in (out, *laid_out_alike)]
+
+
+def _blocks(x: Tensor, buffers: int) -> list[tuple[int, int, list[Tensor]]]:
+    """Bounds of cache-sized blocks, each with its scratch buffers."""
+    step = BLOCK * torch.get_num_threads()
+    length = min(step, len(x))
+    scratch = [x.new_empty(length) for _ in range(buffers)]
+    return [
+        (begin, min(begin + step, len(x)), [s[: len(x) - begin] for s in scratch])
+        for begin in range(0, len(x), step)
+    ]
+
+
+def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
+    levels, dtype = unit.levels, x.dtype
+    numpy_dtype = _NUMPY[dtype]
+    thresholds, values = unit.narrowed(numpy_dtype)
+    stretch, scale, offset = _position(unit)
+    constant = torch.tensor(offset, dtype=dtype)
+    # A guess is off by some units in the last place of `levels`; 16 is ample.
+    doubt = 16 * levels * float(np.finfo(numpy_dtype).eps)
+    centre, half_span = _centre(unit)
+    x_numpy, out_numpy = x.numpy(), out.numpy()
+    for begin, end, (position, distance) in _blocks(x, 2):
+        if stretch:
+            torch.mul(x[begin:end], stretch, out=position).sigmoid_()
+            torch.add(constant, position, alpha=scale, out=position)
+        else:
+            torch.add(constant, x[begin:end], alpha=scale, out=position)
+        # Plateau k of 1..L is the half-open interval (k-1, k] of positions. The
+        # lower bound keeps a saturated input from making a level of its own.
+        position.clamp_(doubt / 2, levels)
+        torch.ceil(position, out=distance)
+        code = out[begin:end].copy_(distance)
+        distance.sub_(position).sub_(0.5).abs_()
+        code.sub_(centre)
+        if unit.underlying == "relu6":
+            code.mul_(6)
+        code.div_(half_span)
+        if unit.rectified:
+            code.clamp_(min=0)
+        doubtful = np.flatnonzero(distance.numpy() > 0.5 - doubt) + begin
+        if doubtful.size:
+            out_numpy[doubtful] = values[np.searchsorted(thresholds, x_numpy[doubtful])]
+
+
+def _position(unit: Staircase) -> tuple[float, float, float]:
+    """(stretch, scale, offset): where x lies on the plateaus, from 0 to ``levels``.
+
+    The position is scale * f + offset, with f = sigmoid(stretch * x), or x itself
+    where stretch is 0. tanh is a stretched sigmoid, (tanh x + 1) / 2 = sigmoid(2x),
+    and costs less that way.
+    """
+    levels = unit.levels
+    full = unit.placement == "full"
+    if unit.underlying == "tanh":
+        return (2.0, 2.0 * levels, -float(levels)) if full else (2.0, levels, 0.0)
+    if unit.underlying == "sigmoid":
+        return 1.0, levels, 0.0
+    if unit.underlying == "relu6":
+        return 0.0, levels / 6, 0.0
+    return (0.0, levels, 0.0) if full else (0.0, levels / 2, levels / 2)
+
+
+def _centre(unit: Staircase) -> tuple[float, float]:
+    """(c, s) with value = (k - c) / s for plateau k of 1..L; both are exact in float32.
+
+    A quotient of two exact numbers, rounded once, is the float64 quotient rounded
+    once: so these are the narrowed values of the staircase and not near them.
+    """
+    levels = unit.levels
+    if unit.underlying in ("tanh", "hardtanh") and unit.placement != "full":
+        return (levels + 1) / 2, (levels - 1) / 2
+    return 1.0, levels - 1.0
+
+
+def _slope_times(grad: Tensor, x: Tensor, scratch: Tensor, out: Tensor, unit: Staircase) -> None:
+    if unit.underlying in ("tanh", "sigmoid"):
+        # tanh'(x) = 4 s(1-s) with s = sigmoid(-2|x|), which keeps its digits in the tails.
+        stretch = 2 if unit.underlying == "tanh" else 1
+        torch.abs(x, out=scratch).mul_(-stretch).sigmoid_()
+        torch.ops.aten.sigmoid_backward.grad_input(grad, scratch, grad_input=out)
+        if stretch == 2:
+            out.mul_(4)
+    else:
+        low, high = _ramp(unit)
+        torch.ops.aten.hardtanh_backward.grad_input(grad, x, low, high, grad_input=out)
+        torch.where(x.isnan(), x, out, out=out)
+    if unit.rectified:
+        out.masked_fill_(x < 0, 0)
