@@ -82,15 +82,17 @@ def apply(x: Tensor, unit: Staircase) -> Tensor:
 
     Examples
     --------
-    >>> apply(torch.tensor([0.5]), Staircase(3))
-    tensor([0.])
+    >>> apply(torch.tensor([0.3, 0.4]), Staircase(3))
+    tensor([0., 1.])
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if x.dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise TypeError(f"x must be one of {names}, got {x.dtype}: convert it with x.float()")
-    result: Tensor = _Staircase.apply(x, unit.name)
+    # torch.func needs an autograd.Function; the compiler prefers the bare operator.
+    call = _forward_op if torch.compiler.is_compiling() else _Staircase.apply
+    result: Tensor = call(x, unit.name)
     return result
 
 
@@ -125,7 +127,7 @@ class _Staircase(torch.autograd.Function):
     """What :func:`apply` calls: the operator with rules for torch.func as well."""
 
     @staticmethod
-    def forward(x: Tensor, unit: str) -> Tensor:
+    def forward(x: Tensor, unit: str) -> Any:
         return _forward_op(x, unit)
 
     @staticmethod
@@ -147,7 +149,7 @@ class _Slope(torch.autograd.Function):
     """The gradient of :class:`_Staircase`, differentiable as the smooth function is."""
 
     @staticmethod
-    def forward(grad: Tensor, x: Tensor, unit: str) -> Tensor:
+    def forward(grad: Tensor, x: Tensor, unit: str) -> Any:
         return _backward_op(grad, x, unit)
 
     @staticmethod

@@ -10,6 +10,7 @@ in every bit. Other devices, and small tensors, look thresholds and values up.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,10 @@ BLOCK = 32_768
 SMALL = 4096
 """Elements up to which a look-up costs less than the calls that a block needs."""
 
-_NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_NUMPY: dict[torch.dtype, np.dtype[np.floating[Any]]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
 
 
 def forward(x: Tensor, unit: Staircase) -> Tensor:
@@ -58,7 +62,7 @@ def slope(x: Tensor, unit: Staircase) -> Tensor:
     elif unit.underlying == "sigmoid":
         result = torch.sigmoid(x) * torch.sigmoid(-x)
     else:
-        low, high = _ramp(unit)
+        low, high = unit.ramp
         inside = ((x > low) & (x < high)).to(x.dtype)
         result = torch.where(x.isnan(), x, inside)
     return torch.where(x < 0, 0.0, result) if unit.rectified else result
@@ -83,10 +87,6 @@ def _looked_up(x: Tensor, unit: Staircase) -> Tensor:
 def _tables(unit: Staircase, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     thresholds, values = unit.narrowed(_NUMPY[dtype])
     return torch.tensor(thresholds, device=device), torch.tensor(values, device=device)
-
-
-def _ramp(unit: Staircase) -> tuple[float, float]:
-    return (-1.0, 1.0) if unit.underlying == "hardtanh" else (0.0, 6.0)
 
 
 def _flat(out: Tensor, *inputs: Tensor) -> list[Tensor]:
@@ -181,7 +181,7 @@ def _slope_times(grad: Tensor, x: Tensor, scratch: Tensor, out: Tensor, unit: St
         if stretch == 2:
             out.mul_(4)
     else:
-        low, high = _ramp(unit)
+        low, high = unit.ramp
         torch.ops.aten.hardtanh_backward.grad_input(grad, x, low, high, grad_input=out)
         torch.where(x.isnan(), x, out, out=out)
     if unit.rectified:

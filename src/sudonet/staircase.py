@@ -11,7 +11,7 @@ import operator
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -169,6 +169,13 @@ class Staircase:
         """The smallest unsigned integer type that holds every code."""
         return np.dtype(np.uint8 if self.outputs <= 256 else np.uint16)
 
+    @property
+    def ramp(self) -> tuple[float, float]:
+        """Inputs between which a ``hardtanh`` or ``relu6`` unit has a slope."""
+        if self.underlying not in ("hardtanh", "relu6"):
+            raise ValueError(f"{self} has a slope everywhere: only hardtanh and relu6 are ramps")
+        return (-1.0, 1.0) if self.underlying == "hardtanh" else (0.0, 6.0)
+
     def narrowed(self, dtype: DTypeLike) -> tuple[Float, Float]:
         """Thresholds and values rounded once to ``dtype``, read-only.
 
@@ -203,7 +210,7 @@ class Staircase:
         array = np.asarray(codes)
         if array.dtype.kind not in "iu" and array.size:
             raise TypeError(f"codes must be integers, got {array.dtype}")
-        if array.size and not (0 <= array.min() and array.max() < self.outputs):
+        if array.size and (array.min() < 0 or array.max() >= self.outputs):
             bad = array[(array < 0) | (array >= self.outputs)].flat[0]
             raise ValueError(f"codes of {self} must be from 0 to {self.outputs - 1}, got {bad}")
         return self.narrowed(dtype)[1][array.astype(np.intp)]
@@ -211,27 +218,28 @@ class Staircase:
     def smooth(self, x: ArrayLike) -> Float:
         """The underlying function u(x): what the staircase approximates."""
         inputs = _as_inputs(x)
-        smooth = {
-            "tanh": np.tanh,
-            "sigmoid": _sigmoid,
-            "hardtanh": lambda z: np.clip(z, -1, 1),
-            "relu6": lambda z: np.clip(z, 0, 6),
-        }[self.underlying](inputs)
-        return np.where(inputs < 0, inputs.dtype.type(0), smooth) if self.rectified else smooth
+        value: Float
+        if self.underlying == "tanh":
+            value = np.tanh(inputs)
+        elif self.underlying == "sigmoid":
+            value = _sigmoid(inputs)
+        else:
+            value = np.clip(inputs, *self.ramp)
+        return _zero_below(inputs, value) if self.rectified else value
 
     def derivative(self, x: ArrayLike) -> Float:
         """Derivative of the underlying function, which training uses."""
         inputs = _as_inputs(x)
-        one = inputs.dtype.type(1)
+        slope: Float
         if self.underlying == "tanh":
-            slope = one - np.square(np.tanh(inputs))
+            slope = inputs.dtype.type(1) - np.square(np.tanh(inputs))
         elif self.underlying == "sigmoid":
             slope = _sigmoid(inputs) * _sigmoid(-inputs)
         else:
-            low, high = (-1, 1) if self.underlying == "hardtanh" else (0, 6)
-            inside = np.where((low < inputs) & (inputs < high), one, one - one)
+            low, high = self.ramp
+            inside = ((low < inputs) & (inputs < high)).astype(inputs.dtype)
             slope = np.where(np.isnan(inputs), inputs, inside)
-        return np.where(inputs < 0, inputs.dtype.type(0), slope) if self.rectified else slope
+        return _zero_below(inputs, slope) if self.rectified else slope
 
 
 def _checked_levels(levels: object) -> int:
@@ -260,11 +268,19 @@ def _as_inputs(x: ArrayLike) -> Float:
 
 def _sigmoid(x: Float) -> Float:
     # tanh form: no overflow at either end, and keeps the input's dtype.
-    half = x.dtype.type(0.5)
-    return half * (np.tanh(half * x) + x.dtype.type(1))
+    half, one = x.dtype.type(0.5), x.dtype.type(1)
+    result: Float = half * (np.tanh(half * x) + one)
+    return result
 
 
-def _fixed(array: Float) -> Float:
+def _zero_below(inputs: Float, value: Float) -> Float:
+    return np.where(inputs < 0, np.zeros_like(value), value)
+
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+def _fixed(array: _Array) -> _Array:
     array.setflags(write=False)
     return array
 
@@ -314,5 +330,3 @@ def _narrowed(unit: Staircase, dtype: np.dtype[Any]) -> tuple[Float, Float]:
         raise TypeError(f"a staircase is narrowed to a floating-point type, got {dtype}")
     thresholds, values = _tables(unit)
     return _fixed(thresholds.astype(dtype)), _fixed(values.astype(dtype))
-
-
