@@ -1,12 +1,13 @@
 # make run   set up .venv, install, train the small demonstration
 # make test  set up .venv, install, run every check
+# make docs-figures  draw the pictures of the documentation again
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: help run test lint clean
+.PHONY: help run test lint docs-figures clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p' Makefile
@@ -22,6 +23,9 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+docs-figures: .venv/installed
+	$(BIN)/python docs/figures.py
 
 clean:
 	rm -rf .venv build dist out

@@ -42,7 +42,6 @@ def test_operators_pass_opcheck(unit, layout):
 
 
 @units
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # inductor's own
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compile_fullgraph(unit, backend):
     if backend == "inductor" and shutil.which("g++") is None:
@@ -89,6 +88,18 @@ def test_jacrev_and_hessian(unit):
     torch.testing.assert_close(
         hessian, torch.diag(torch.from_numpy(finite / (2 * h))), atol=1e-7, rtol=1e-6
     )
+
+
+@units
+def test_forward_mode(unit):
+    x, v = inputs(5).double(), inputs(5).double().flip(0)
+    slope = torch.from_numpy(unit.staircase.derivative(x.numpy()))
+    y, tangent = torch.func.jvp(unit, (x,), (v,))
+    assert torch.equal(y, unit(x))
+    torch.testing.assert_close(tangent, slope * v)
+    forward_over_reverse = torch.func.hessian(lambda x: unit(x).sum())(x)
+    reverse_over_reverse = torch.func.jacrev(torch.func.jacrev(lambda x: unit(x).sum()))(x)
+    torch.testing.assert_close(forward_over_reverse, reverse_over_reverse)
 
 
 @units

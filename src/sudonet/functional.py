@@ -134,11 +134,17 @@ class _Staircase(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
         x, ctx.unit = inputs
         ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
         return _Slope.apply(grad, x, ctx.unit), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, unit: None) -> Any:
+        (x,) = ctx.saved_tensors
+        return _Slope.apply(tangent, x, ctx.unit)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, unit: str) -> tuple[Tensor, int]:
@@ -156,12 +162,23 @@ class _Slope(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
         grad, x, ctx.unit = inputs
         ctx.save_for_backward(grad, x)
+        ctx.save_for_forward(grad, x)
 
     @staticmethod
     def backward(ctx: Any, again: Tensor) -> tuple[Tensor, Tensor, None]:
         grad, x = ctx.saved_tensors
         to_grad = _Slope.apply(again, x, ctx.unit)
         return to_grad, again * grad * kernels.curvature(x, _unit(ctx.unit)), None
+
+    @staticmethod
+    def jvp(ctx: Any, to_grad: Tensor | None, to_x: Tensor | None, unit: None) -> Tensor:
+        grad, x = ctx.saved_tensors
+        tangent = torch.zeros_like(x)
+        if to_grad is not None:
+            tangent = tangent + _Slope.apply(to_grad, x, ctx.unit)
+        if to_x is not None:
+            tangent = tangent + to_x * grad * kernels.curvature(x, _unit(ctx.unit))
+        return tangent
 
     @staticmethod
     def vmap(

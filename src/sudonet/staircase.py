@@ -232,9 +232,9 @@ class Staircase:
         inputs = _as_inputs(x)
         slope: Float
         if self.underlying == "tanh":
-            slope = inputs.dtype.type(1) - np.square(np.tanh(inputs))
+            slope = 4 * _sigmoid_slope(2 * inputs)
         elif self.underlying == "sigmoid":
-            slope = _sigmoid(inputs) * _sigmoid(-inputs)
+            slope = _sigmoid_slope(inputs)
         else:
             low, high = self.ramp
             inside = ((low < inputs) & (inputs < high)).astype(inputs.dtype)
@@ -271,6 +271,13 @@ def _sigmoid(x: Float) -> Float:
     half, one = x.dtype.type(0.5), x.dtype.type(1)
     result: Float = half * (np.tanh(half * x) + one)
     return result
+
+
+def _sigmoid_slope(x: Float) -> Float:
+    # s(1-s) written so that it keeps its digits in both tails.
+    tail = np.exp(-np.abs(x))
+    slope: Float = tail / np.square(1 + tail)
+    return slope
 
 
 def _zero_below(inputs: Float, value: Float) -> Float:

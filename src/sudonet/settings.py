@@ -1,0 +1,31 @@
+"""Settings from environment variables. No other module reads the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DATA = "SUDONET_DATA"
+NATIVE = "SUDONET_NATIVE"
+NATIVE_CHOICES = ("auto", "off", "portable", "avx2", "avx512")
+
+
+def data_folder() -> Path | None:
+    """The folder with data sets, from ``SUDONET_DATA``; None where it is not set.
+
+    Whether the folder exists is not asked here: ``sudonet doctor`` tells.
+    """
+    text = os.environ.get(DATA, "").strip()
+    return Path(text).expanduser() if text else None
+
+
+def native_choice() -> str:
+    """Which form of the C core to use, from ``SUDONET_NATIVE``; ``auto`` by default."""
+    text = os.environ.get(NATIVE, "").strip()
+    choice = text.lower() or "auto"
+    if choice not in NATIVE_CHOICES:
+        raise ValueError(
+            f"{NATIVE} must be one of {', '.join(NATIVE_CHOICES)}, got {text!r}: "
+            "correct it, or unset it to mean auto"
+        )
+    return choice

@@ -1,0 +1,69 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from sudonet import native, settings
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch):
+    monkeypatch.delenv(settings.DATA, raising=False)
+    monkeypatch.delenv(settings.NATIVE, raising=False)
+
+
+@pytest.mark.parametrize("text", [None, "", "  "])
+def test_nothing_set_means_no_folder_and_auto(monkeypatch, text):
+    if text is not None:
+        monkeypatch.setenv(settings.DATA, text)
+        monkeypatch.setenv(settings.NATIVE, text)
+    assert settings.data_folder() is None
+    assert settings.native_choice() == "auto"
+
+
+def test_data_folder_need_not_exist(monkeypatch, tmp_path):
+    monkeypatch.setenv(settings.DATA, str(tmp_path / "missing"))
+    assert settings.data_folder() == tmp_path / "missing"
+
+
+def test_data_folder_may_start_at_home(monkeypatch):
+    monkeypatch.setenv(settings.DATA, "~/data")
+    assert settings.data_folder() == Path.home() / "data"
+
+
+@pytest.mark.parametrize("choice", settings.NATIVE_CHOICES)
+def test_every_choice_in_any_case(monkeypatch, choice):
+    monkeypatch.setenv(settings.NATIVE, f" {choice.upper()} ")
+    assert settings.native_choice() == choice
+
+
+def test_a_bad_choice_names_value_choices_and_way_out(monkeypatch):
+    monkeypatch.setenv(settings.NATIVE, "SSE")
+    with pytest.raises(ValueError, match=r"one of auto, off, .* got 'SSE': .*unset"):
+        settings.native_choice()
+
+
+def test_no_other_module_reads_the_environment():
+    package = Path(settings.__file__).parent
+    reading = re.compile(r"\b(environ|getenv)\b")
+    readers = [p.name for p in package.rglob("*.py") if reading.search(p.read_text())]
+    assert readers == ["settings.py"]
+
+
+def test_the_readme_lists_every_variable_and_choice():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    for word in (settings.DATA, settings.NATIVE, *settings.NATIVE_CHOICES):
+        assert f"`{word}`" in readme
+
+
+def test_a_core_that_was_not_built_is_not_available(monkeypatch, tmp_path):
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    status = native.status()
+    assert (status.available, status.path) == (False, None)
+    assert status.reason.startswith("not built")
+
+
+def test_a_core_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv(settings.NATIVE, "off")
+    assert not native.status().available
+    assert "SUDONET_NATIVE=off" in native.status().reason
