@@ -90,9 +90,13 @@ def apply(x: Tensor, unit: Staircase) -> Tensor:
     if x.dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise TypeError(f"x must be one of {names}, got {x.dtype}: convert it with x.float()")
-    # torch.func needs an autograd.Function; the compiler prefers the bare operator.
-    call = _forward_op if torch.compiler.is_compiling() else _Staircase.apply
-    result: Tensor = call(x, unit.name)
+    result: Tensor
+    if torch.compiler.is_compiling():
+        result = _forward_op(x, unit.name)
+    elif _plain(x):
+        result = _eager(x, unit)
+    else:
+        result = _Staircase.apply(x, unit.name)
     return result
 
 
@@ -124,7 +128,7 @@ def _(grad: Tensor, x: Tensor, unit: str) -> Tensor:
 
 
 class _Staircase(torch.autograd.Function):
-    """What :func:`apply` calls: the operator with rules for torch.func as well."""
+    """The operator with rules for torch.func as well, which wants them in this form."""
 
     @staticmethod
     def forward(x: Tensor, unit: str) -> Any:
@@ -189,6 +193,38 @@ class _Slope(torch.autograd.Function):
             for t, dim in zip((grad, x), in_dims[:2], strict=True)
         ]
         return _Slope.apply(*batched, unit), 0
+
+
+class _Eager(torch.autograd.Function):
+    """The same without the dispatcher, for tensors at which nobody else is looking."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, unit: Staircase) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.unit = unit
+        return kernels.forward(x, unit)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        if torch.is_grad_enabled() or type(grad) is not Tensor:
+            return _Slope.apply(grad, x, ctx.unit.name), None
+        return kernels.backward(grad, x, ctx.unit), None
+
+
+# Function.apply itself spends longer on its arguments than the C core on 10,000 elements;
+# below it lies what it calls when torch.func is not at work, which _plain makes sure of.
+_eager = super(torch.autograd.Function, _Eager).apply
+
+
+def _plain(x: Tensor) -> bool:
+    """Neither a subclass, nor a transform, nor a dispatch mode would see the operator."""
+    return (
+        type(x) is Tensor
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._len_torch_dispatch_stack()
+        and torch.autograd.forward_ad._current_level < 0
+    )
 
 
 # Graphs that call the operators themselves, as exported ones do, train the same way.

@@ -1,6 +1,7 @@
-"""The staircase and its derivative in ordinary PyTorch operations.
+"""The staircase and its derivative: in the C core, or in ordinary PyTorch operations.
 
-On the CPU the work goes block by block through scratch buffers that stay in
+float32 tensors on the CPU go to the C core where there is one. Without it the work
+goes block by block through scratch buffers that stay in
 cache: an arithmetic guess of the code, which is right nearly everywhere, then the
 comparison with the thresholds for the few inputs that lie too close to one for
 the guess to be trusted. The result equals :class:`~sudonet.staircase.Staircase`
@@ -9,6 +10,7 @@ in every bit. Other devices, and small tensors, look thresholds and values up.
 
 from __future__ import annotations
 
+import ctypes
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sudonet import native
+from sudonet.native.library import UNDERLYING, Core, Unit
 from sudonet.staircase import Staircase
 
 BLOCK = 32_768
@@ -32,6 +36,14 @@ _NUMPY: dict[torch.dtype, np.dtype[np.floating[Any]]] = {
 
 def forward(x: Tensor, unit: Staircase) -> Tensor:
     """The unit's output for every input; the layout in memory is kept."""
+    if x.dtype is torch.float32 and (core := _core_for(x)):
+        out = torch.empty_like(x)
+        x = _laid_out_like(out, x)
+        threads = torch.get_num_threads()
+        core.functions.sudo_forward(
+            core.path_number, native_unit(unit)[0], x.data_ptr(), out.data_ptr(), x.numel(), threads
+        )
+        return out
     if x.dtype not in _NUMPY:
         return forward(x.float(), unit).to(x.dtype)
     if x.device.type != "cpu" or x.numel() <= SMALL:
@@ -44,6 +56,19 @@ def forward(x: Tensor, unit: Staircase) -> Tensor:
 
 def backward(grad: Tensor, x: Tensor, unit: Staircase) -> Tensor:
     """``grad`` times the derivative of the underlying function at ``x``."""
+    if x.dtype is grad.dtype is torch.float32 and (core := _core_for(x)):
+        out = torch.empty_like(x)
+        x, grad = _laid_out_like(out, x), _laid_out_like(out, grad)
+        core.functions.sudo_backward(
+            core.path_number,
+            native_unit(unit)[0],
+            grad.data_ptr(),
+            x.data_ptr(),
+            out.data_ptr(),
+            x.numel(),
+            torch.get_num_threads(),
+        )
+        return out
     if x.dtype not in _NUMPY:
         return backward(grad.float(), x.float(), unit).to(x.dtype)
     if x.device.type != "cpu" or x.numel() <= SMALL:
@@ -89,13 +114,53 @@ def _tables(unit: Staircase, dtype: torch.dtype, device: torch.device) -> tuple[
     return torch.tensor(thresholds, device=device), torch.tensor(values, device=device)
 
 
+def _core_for(x: Tensor) -> Core | None:
+    return native.core() if x.device.type == "cpu" else None
+
+
+@lru_cache(maxsize=1024)
+def native_unit(unit: Staircase) -> tuple[int, Unit]:
+    """The unit as the C core reads it: its address, and the structure to keep alive."""
+    thresholds, values = unit.narrowed(np.float32)
+    stretch, scale, offset = _position(unit)
+    centre, span = _centre(unit)
+    doubt = _doubt(unit, np.dtype(np.float32))
+    structure = Unit(
+        underlying=UNDERLYING[unit.underlying],
+        rectified=unit.rectified,
+        count=len(thresholds),
+        thresholds=thresholds.ctypes.data,
+        values=values.ctypes.data,
+        stretch=stretch,
+        scale=scale,
+        offset=offset,
+        low=doubt / 2,
+        high=unit.levels,
+        doubt=doubt,
+        centre=centre,
+        factor=6 if unit.underlying == "relu6" else 1,
+        span=span,
+    )
+    structure.tables = thresholds, values
+    return ctypes.addressof(structure), structure
+
+
+def _laid_out_like(out: Tensor, t: Tensor) -> Tensor:
+    return t if t.stride() == out.stride() else torch.empty_like(out).copy_(t)
+
+
 def _flat(out: Tensor, *inputs: Tensor) -> list[Tensor]:
     """One-dimensional views in the order in which ``out`` lies in memory."""
-    size = (out.numel(),)
-    laid_out_alike = [
-        t if t.stride() == out.stride() else torch.empty_like(out).copy_(t) for t in inputs
-    ]
-    return [t.as_strided(size, (1,)) for t in (out, *laid_out_alike)]
+    alike = [_laid_out_like(out, t) for t in inputs]
+    return [t.as_strided((out.numel(),), (1,)) for t in (out, *alike)]
+
+
+def _doubt(unit: Staircase, dtype: np.dtype[np.floating[Any]]) -> float:
+    """How near to a threshold, in plateaus, a guess is not trusted.
+
+    It is off by some units in the last place of ``levels``; 16 is ample.
+    """
+    return 16 * unit.levels * float(np.finfo(dtype).eps)
 
 
 def _blocks(x: Tensor, buffers: int) -> list[tuple[int, int, list[Tensor]]]:
@@ -115,8 +180,7 @@ def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
     thresholds, values = unit.narrowed(numpy_dtype)
     stretch, scale, offset = _position(unit)
     constant = torch.tensor(offset, dtype=dtype)
-    # A guess is off by some units in the last place of `levels`; 16 is ample.
-    doubt = 16 * levels * float(np.finfo(numpy_dtype).eps)
+    doubt = _doubt(unit, numpy_dtype)
     centre, half_span = _centre(unit)
     x_numpy, out_numpy = x.numpy(), out.numpy()
     for begin, end, (position, distance) in _blocks(x, 2):

@@ -1,11 +1,14 @@
-"""The place of the C core. Everything works without it."""
+"""Finds and loads the C core. Everything works without it, only slower."""
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sudonet import settings
+from sudonet.native.library import Core, CoreError, load
 
 FOLDER = Path(__file__).parent
 SUFFIXES = (".so", ".dylib", ".dll", ".pyd")
@@ -20,7 +23,7 @@ class Status:
     available
         True if calls go to the C core.
     path
-        The library's file, if there is one.
+        The instruction set that it uses: ``avx512``, ``avx2`` or ``portable``.
     reason
         Why it is used or not, in words for a person.
     """
@@ -30,17 +33,34 @@ class Status:
     reason: str
 
 
+@lru_cache(maxsize=1)
+def core() -> Core | None:
+    """The C core, or None where there is none or it is switched off.
+
+    The environment is read once; ``core.cache_clear()`` makes the next call read it anew.
+    """
+    return _find()[0]
+
+
 def status() -> Status:
     """What was found of the C core, and why it is used or not."""
+    found, reason = _find()
+    return Status(found is not None, found.path if found else None, reason)
+
+
+def _find() -> tuple[Core | None, str]:
     choice = settings.native_choice()
-    libraries = sorted(p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES)
-    path = str(libraries[0]) if libraries else None
     if choice == "off":
-        return Status(False, path, f"switched off by {settings.NATIVE}=off")
-    if path is None:
-        reason = "not built: there is no _core library in sudonet/native"
-    else:
-        reason = "a _core library is there, but this version does not call it"
-    if choice != "auto":
-        reason += f" ({settings.NATIVE}={choice} asks for one)"
-    return Status(False, path, reason)
+        return None, f"switched off by {settings.NATIVE}=off"
+    libraries = sorted(p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES)
+    if not libraries:
+        return None, (
+            "not built: there was no C compiler, or it failed, when sudonet was installed "
+            "(pip install --verbose shows why)"
+        )
+    try:
+        found = load(libraries[0], choice)
+    except CoreError as error:
+        return None, f"found, but {error}"
+    chosen = "chosen for this CPU" if choice == "auto" else f"asked for by {settings.NATIVE}"
+    return found, f"{libraries[0].name} on {platform.machine()}, {chosen}"

@@ -1,0 +1,9 @@
+#include "target.h"
+#if SUDO_X86
+SUDO_BEGIN_TARGET("avx2,fma")
+#define SUDO_AVX2
+#define SUDO_SUFFIX _avx2
+#include "activation.inc.h"
+#include "trainer.inc.h"
+SUDO_END_TARGET
+#endif

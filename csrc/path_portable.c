@@ -1,0 +1,4 @@
+#define SUDO_PORTABLE
+#define SUDO_SUFFIX _portable
+#include "activation.inc.h"
+#include "trainer.inc.h"

@@ -1,0 +1,399 @@
+/* Training small fully connected networks, for one instruction set.
+ *
+ * The batch lies in the vector lanes: activations are [feature][lanes], one row a
+ * unit. Each layer's weights are [out][stride] with the bias as column `in`, so the
+ * row after a layer's activations is all ones. Every product of a step,
+ *
+ *     forward   z[o][b] = sum_k w[o][k] y[k][b]
+ *     backward  e[k][b] = sum_o w[o][k] d[o][b]
+ *     gradient  g[o][k] = sum_b d[o][b] y[b][k]     (y transposed)
+ *
+ * has the same form, a broadcast coefficient times a row of vectors, and shares one
+ * register-tiled kernel. The gradient is used up where it appears, in registers.
+ */
+#include "unit.h"
+
+#define PANEL (W == 16 ? 7 : 4) /* vectors of a row in one tile */
+#define ROWS 3                  /* rows of a tile as wide as a panel */
+#define SLIM_ROWS 8             /* rows of a tile one or two vectors wide */
+#define DEPTH 64                /* terms of a sum before the next tile: a panel of them stays in L1 */
+
+typedef struct {
+    const float *coefficients;
+    int64_t row_step, term_step; /* coefficient of row i, term j: [i * row_step + j * term_step] */
+    const float *matrix;         /* terms x columns */
+    int64_t matrix_stride;
+    float *out; /* rows x columns */
+    int64_t out_stride;
+    int32_t rows, terms, columns; /* columns: a multiple of W */
+} product;
+
+INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to, const int rows, const int vectors) {
+    V sum[SLIM_ROWS][PANEL]; /* fixed bounds: the compiler keeps them in registers */
+    float *out = p->out + row * p->out_stride + column;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = from ? v_load(out + i * p->out_stride + v * W) : v_zero();
+    const float *c = p->coefficients + row * p->row_step + from * p->term_step;
+    const float *m = p->matrix + from * p->matrix_stride + column;
+    for (int32_t j = from; j < to; j++) {
+        V line[PANEL];
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++) line[v] = v_load(m + v * W);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            const V factor = v_set1(c[i * p->row_step]);
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; v++) sum[i][v] = v_fma(factor, line[v], sum[i][v]);
+        }
+        c += p->term_step;
+        m += p->matrix_stride;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++) v_store(out + i * p->out_stride + v * W, sum[i][v]);
+}
+
+INLINE void tiles_of_width(const product *p, int32_t column, int32_t from, int32_t to, const int vectors) {
+    const int most = vectors <= 2 ? SLIM_ROWS : vectors <= 3 && W == 16 ? 6 : ROWS;
+    int32_t row = 0;
+    for (; row + most <= p->rows; row += most) tile(p, row, column, from, to, most, vectors);
+    for (; row + 3 <= p->rows; row += 3) tile(p, row, column, from, to, 3, vectors);
+    for (; row + 2 <= p->rows; row += 2) tile(p, row, column, from, to, 2, vectors);
+    for (; row < p->rows; row++) tile(p, row, column, from, to, 1, vectors);
+}
+
+static void multiply(const product *p) {
+    for (int32_t column = 0; column < p->columns; column += PANEL * W) {
+        int32_t vectors = (p->columns - column) / W;
+        if (vectors > PANEL) vectors = PANEL;
+        for (int32_t from = 0; from < p->terms; from += DEPTH) {
+            const int32_t to = from + DEPTH < p->terms ? from + DEPTH : p->terms;
+            switch (vectors) {
+            case 1: tiles_of_width(p, column, from, to, 1); break;
+            case 2: tiles_of_width(p, column, from, to, 2); break;
+            case 3: tiles_of_width(p, column, from, to, 3); break;
+            case 4: tiles_of_width(p, column, from, to, 4); break;
+#if W == 16
+            case 5: tiles_of_width(p, column, from, to, 5); break;
+            case 6: tiles_of_width(p, column, from, to, 6); break;
+            case 7: tiles_of_width(p, column, from, to, 7); break;
+#endif
+            default: break;
+            }
+        }
+    }
+}
+
+#if W == 16
+INLINE void transpose_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
+    __m512 r[16], s[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) r[i] = v_load(from + i * from_stride);
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+#define PAIR(op, a, b) _mm512_castpd_ps(op(_mm512_castps_pd(a), _mm512_castps_pd(b)))
+        r[i] = PAIR(_mm512_unpacklo_pd, s[i], s[i + 2]);
+        r[i + 1] = PAIR(_mm512_unpackhi_pd, s[i], s[i + 2]);
+        r[i + 2] = PAIR(_mm512_unpacklo_pd, s[i + 1], s[i + 3]);
+        r[i + 3] = PAIR(_mm512_unpackhi_pd, s[i + 1], s[i + 3]);
+#undef PAIR
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        s[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        s[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        s[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        s[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        v_store(to + i * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0x88));
+        v_store(to + (i + 8) * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0xdd));
+        v_store(to + (i + 4) * to_stride, _mm512_shuffle_f32x4(s[i + 4], s[i + 12], 0x88));
+        v_store(to + (i + 12) * to_stride, _mm512_shuffle_f32x4(s[i + 4], s[i + 12], 0xdd));
+    }
+}
+#else
+INLINE void transpose_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) to[j * to_stride + i] = from[i * from_stride + j];
+}
+#endif
+
+/* rows and columns: multiples of 16 */
+static void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
+    for (int64_t i = 0; i < rows; i += 16)
+        for (int64_t j = 0; j < columns; j += 16) transpose_block(from + i * columns + j, columns, to + j * rows + i, rows);
+}
+
+INLINE void activate_as(sudo_unit u, int underlying, int rectified, float *y, float *d, int64_t n) {
+    u.underlying = underlying;
+    u.rectified = rectified;
+    for (int64_t i = 0; i < n; i += W) {
+        const V z = v_load(y + i);
+        const halves h = halves_for(&u, z);
+        v_store(y + i, unit_value(&u, z, h));
+        if (d) v_store(d + i, slope(&u, z, h));
+    }
+}
+
+/* y: pre-activations in, outputs out; d, if given: the slope at each of them. */
+static void activate(const sudo_unit *unit, float *y, float *d, int64_t n) {
+#define CALL(kind, rectified) activate_as(*unit, kind, rectified, y, d, n); break
+    switch (unit->underlying) {
+    case SUDO_RELU: CALL(SUDO_RELU, 0);
+    case SUDO_LINEAR: CALL(SUDO_LINEAR, 0);
+    default: FOR_KIND(CALL)
+    }
+#undef CALL
+}
+
+INLINE int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+typedef struct {
+    V rate, first, second, keep_first, keep_second, epsilon, correction;
+} step_constants;
+
+static step_constants constants_of(const sudo_network *net) {
+    const double t = (double)net->step + 1, rate = net->rate;
+    const int adam = net->optimiser == SUDO_ADAM;
+    return (step_constants){
+        .rate = v_set1((float)(adam ? rate / (1 - pow(net->first, t)) : rate)),
+        .first = v_set1((float)net->first),
+        .second = v_set1((float)net->second),
+        .keep_first = v_set1((float)(1 - net->first)),
+        .keep_second = v_set1((float)(1 - net->second)),
+        .epsilon = v_set1((float)net->epsilon),
+        .correction = v_set1((float)(adam ? 1 / sqrt(1 - pow(net->second, t)) : 1)),
+    };
+}
+
+static void update(const sudo_network *net, const step_constants *k, const float *gradient, int64_t offset, int64_t n) {
+    float *w = net->weights + offset, *m = net->moment1 + offset;
+    if (net->optimiser == SUDO_ADAM) {
+        float *v = net->moment2 + offset;
+        for (int64_t i = 0; i < n; i += W) {
+            const V g = v_load(gradient + i);
+            const V a = v_fma(k->first, v_load(m + i), v_mul(k->keep_first, g));
+            const V b = v_fma(k->second, v_load(v + i), v_mul(k->keep_second, v_mul(g, g)));
+            const V scale = v_fma(v_sqrt(b), k->correction, k->epsilon);
+            v_store(m + i, a);
+            v_store(v + i, b);
+            v_store(w + i, v_sub(v_load(w + i), v_mul(k->rate, v_div(a, scale))));
+        }
+    } else {
+        for (int64_t i = 0; i < n; i += W) {
+            const V a = v_fma(k->first, v_load(m + i), v_load(gradient + i));
+            v_store(m + i, a);
+            v_store(w + i, v_sub(v_load(w + i), v_mul(k->rate, a)));
+        }
+    }
+}
+
+/* Mean loss of the batch; y becomes its derivative by the outputs, 0 in lanes past count. */
+static float squared_error(float *y, const float *target, int32_t outputs, int64_t lanes, int32_t count) {
+    const float scale = 2.0f / ((float)count * (float)outputs);
+    double total = 0;
+    for (int32_t o = 0; o < outputs; o++) {
+        float *row = y + o * lanes;
+        const float *wanted = target + o * lanes;
+        V sum = v_zero();
+        int64_t b = 0;
+        for (; b + W <= count; b += W) {
+            const V e = v_sub(v_load(row + b), v_load(wanted + b));
+            sum = v_fma(e, e, sum);
+            v_store(row + b, v_mul(e, v_set1(scale)));
+        }
+        float rest = 0;
+        for (; b < count; b++) {
+            const float e = row[b] - wanted[b];
+            rest += e * e;
+            row[b] = e * scale;
+        }
+        for (; b < lanes; b++) row[b] = 0;
+        total += (double)v_sum(sum) + rest;
+    }
+    return (float)(total / ((double)count * outputs));
+}
+
+static float cross_entropy(float *y, const float *target, int32_t outputs, int64_t lanes, int32_t count) {
+    double total = 0;
+    for (int64_t b = 0; b < lanes; b += W) {
+        V top = v_load(y + b), sum = v_zero(), wanted = v_zero();
+        for (int32_t o = 1; o < outputs; o++) top = v_max(top, v_load(y + o * lanes + b));
+        for (int32_t o = 0; o < outputs; o++) {
+            const V below = v_sub(top, v_load(y + o * lanes + b));
+            const V e = v_exp_negative(below);
+            sum = v_add(sum, e);
+            wanted = v_fma(v_load(target + o * lanes + b), below, wanted);
+            v_store(y + o * lanes + b, e);
+        }
+        float valid[W], sums[W], parts[W];
+        v_store(sums, sum);
+        v_store(parts, wanted);
+        for (int i = 0; i < W; i++) {
+            valid[i] = b + i < count ? 1.0f / (float)count : 0.0f;
+            if (b + i < count) total += (double)logf(sums[i]) + parts[i];
+        }
+        const V weight = v_load(valid), scale = v_div(weight, sum);
+        for (int32_t o = 0; o < outputs; o++) {
+            float *p = y + o * lanes + b;
+            v_store(p, v_sub(v_mul(v_load(p), scale), v_mul(v_load(target + o * lanes + b), weight)));
+        }
+    }
+    return (float)(total / count);
+}
+
+/* Row `units` all ones, the rows up to the padding zero: what the bias multiplies. */
+static void finish_rows(float *y, int64_t units, int64_t lanes) {
+    for (int64_t i = units * lanes; i < padded(units + 1) * lanes; i++) y[i] = i < (units + 1) * lanes ? 1.0f : 0.0f;
+}
+
+/* Floats of scratch: outputs and slopes of every layer, two deltas, a transposed layer, a gradient. */
+static int64_t scratch_size(const sudo_network *net) {
+    int64_t size = 0, widest = 0, gradient = 0;
+    for (int32_t l = 0; l <= net->layers; l++) {
+        const int64_t rows = padded(net->sizes[l] + 1);
+        if (rows > widest) widest = rows;
+        if (l) size += 2 * rows * net->lanes;
+        if (l && net->sizes[l] * padded(net->sizes[l - 1] + 1) > gradient) gradient = net->sizes[l] * padded(net->sizes[l - 1] + 1);
+    }
+    return size + 3 * widest * net->lanes + gradient;
+}
+
+static void forward_layer(const sudo_network *net, int32_t l, const float *weights, const float *input, float *y, float *d) {
+    const int64_t stride = padded(net->sizes[l] + 1);
+    multiply(&(product){weights, stride, 1, input, net->lanes, y, net->lanes, net->sizes[l + 1], net->sizes[l] + 1, net->lanes});
+    activate(&net->units[l], y, d, net->sizes[l + 1] * (int64_t)net->lanes);
+}
+
+/* One step; returns the loss before it. */
+static float train_step(sudo_network *net, const float *x, const float *x_transposed, const float *target, int32_t count, float *scratch) {
+    const int64_t lanes = net->lanes;
+    const int32_t last = net->layers - 1;
+    float *y[SUDO_MAX_LAYERS + 1], *d[SUDO_MAX_LAYERS + 1];
+    int64_t offset[SUDO_MAX_LAYERS + 1], widest = 0;
+    offset[0] = 0;
+    for (int32_t l = 0; l <= last; l++) {
+        const int64_t rows = padded(net->sizes[l + 1] + 1);
+        offset[l + 1] = offset[l] + net->sizes[l + 1] * padded(net->sizes[l] + 1);
+        y[l + 1] = scratch;
+        d[l + 1] = scratch + rows * lanes;
+        scratch += 2 * rows * lanes;
+        if (rows > widest) widest = rows;
+        if (padded(net->sizes[l] + 1) > widest) widest = padded(net->sizes[l] + 1);
+    }
+    float *transposed = scratch, *delta = scratch + widest * lanes, *next = delta + widest * lanes, *gradient = next + widest * lanes;
+
+    const float *input = x;
+    for (int32_t l = 0; l <= last; l++) {
+        forward_layer(net, l, net->weights + offset[l], input, y[l + 1], d[l + 1]);
+        if (l < last) finish_rows(y[l + 1], net->sizes[l + 1], lanes);
+        input = y[l + 1];
+    }
+
+    const int32_t outputs = net->sizes[net->layers];
+    float loss;
+    float *top = y[net->layers];
+    if (net->loss == SUDO_CROSS_ENTROPY) {
+        loss = cross_entropy(top, target, outputs, lanes, count);
+    } else {
+        loss = squared_error(top, target, outputs, lanes, count);
+        for (int64_t i = 0; i < outputs * lanes; i += W) v_store(top + i, v_mul(v_load(top + i), v_load(d[net->layers] + i)));
+    }
+    const float *above = top;
+
+    const step_constants constants = constants_of(net);
+    for (int32_t l = last; l >= 0; l--) {
+        const int64_t stride = padded(net->sizes[l] + 1);
+        const float *weights = net->weights + offset[l];
+        if (l) {
+            multiply(&(product){weights, 1, stride, above, lanes, next, lanes, net->sizes[l], net->sizes[l + 1], net->lanes});
+            for (int64_t i = 0; i < net->sizes[l] * lanes; i += W) v_store(next + i, v_mul(v_load(next + i), v_load(d[l] + i)));
+            transpose(y[l], stride, lanes, transposed);
+        }
+        const float *inputs = l ? transposed : x_transposed;
+        multiply(&(product){above, lanes, 1, inputs, stride, gradient, stride, net->sizes[l + 1], count, (int32_t)stride});
+        update(net, &constants, gradient, offset[l], net->sizes[l + 1] * stride);
+        above = next;
+        float *swap = delta;
+        delta = next;
+        next = swap;
+    }
+    net->step++;
+    return loss;
+}
+
+int64_t PATH_NAME(sudo_scratch)(const sudo_network *net) { return scratch_size(net); }
+
+void PATH_NAME(sudo_prepare)(const float *x, const float *t, int32_t in, int32_t out, int32_t lanes, const int32_t *order, const int32_t *counts, int32_t batch, int32_t steps, float *buffer) {
+    const int64_t stride = padded(in + 1);
+    for (int32_t s = 0; s < steps; s++) {
+        float *columns = buffer, *rows = columns + stride * lanes, *targets = rows + lanes * stride;
+        memset(rows, 0, (size_t)(lanes * stride) * sizeof(float));
+        memset(targets, 0, (size_t)(lanes * out) * sizeof(float));
+        for (int32_t b = 0; b < counts[s]; b++) {
+            const int64_t sample = order[(int64_t)s * batch + b];
+            memcpy(rows + b * stride, x + sample * in, (size_t)in * sizeof(float));
+            for (int32_t o = 0; o < out; o++) targets[o * lanes + b] = t[sample * out + o];
+        }
+        for (int32_t b = 0; b < lanes; b++) rows[b * stride + in] = 1.0f;
+        transpose(rows, lanes, stride, columns);
+        buffer = targets + lanes * out;
+    }
+}
+
+void PATH_NAME(sudo_train)(sudo_network *nets, int32_t networks, const float *buffer, const int32_t *counts, int32_t steps, float *losses, float *scratch) {
+    for (int32_t i = 0; i < networks; i++) {
+        sudo_network *net = &nets[i];
+        const int64_t x_size = padded(net->sizes[0] + 1) * net->lanes;
+        const int64_t size = 2 * x_size + net->sizes[net->layers] * (int64_t)net->lanes;
+        for (int32_t s = 0; s < steps; s++) {
+            float *loss = losses + (int64_t)i * steps + s;
+            if (net->diverged >= 0) {
+                *loss = NAN;
+                continue;
+            }
+            const float *x = buffer + s * size;
+            *loss = train_step(net, x, x + x_size, x + 2 * x_size, counts[s], scratch);
+            if (!isfinite(*loss)) net->diverged = net->step;
+        }
+    }
+}
+
+void PATH_NAME(sudo_predict)(const sudo_network *net, const float *x, int64_t n, float *out, float *scratch) {
+    const int64_t lanes = net->lanes, stride = padded(net->sizes[0] + 1), outputs = net->sizes[net->layers];
+    int64_t widest = stride;
+    for (int32_t l = 0; l <= net->layers; l++)
+        if (padded(net->sizes[l] + 1) > widest) widest = padded(net->sizes[l] + 1);
+    float *rows = scratch, *here = rows + widest * lanes, *there = here + widest * lanes;
+    for (int64_t begin = 0; begin < n; begin += lanes) {
+        const int64_t count = n - begin < lanes ? n - begin : lanes;
+        memset(rows, 0, (size_t)(lanes * stride) * sizeof(float));
+        for (int64_t b = 0; b < lanes; b++) {
+            if (b < count) memcpy(rows + b * stride, x + (begin + b) * net->sizes[0], (size_t)net->sizes[0] * sizeof(float));
+            rows[b * stride + net->sizes[0]] = 1.0f;
+        }
+        transpose(rows, lanes, stride, here);
+        const float *weights = net->weights;
+        for (int32_t l = 0; l < net->layers; l++) {
+            forward_layer(net, l, weights, here, there, NULL);
+            finish_rows(there, net->sizes[l + 1], lanes);
+            weights += net->sizes[l + 1] * padded(net->sizes[l] + 1);
+            float *swap = here;
+            here = there;
+            there = swap;
+        }
+        for (int64_t b = 0; b < count; b++)
+            for (int64_t o = 0; o < outputs; o++) out[(begin + b) * outputs + o] = here[o * lanes + b];
+    }
+}

@@ -1,0 +1,122 @@
+/* A unit and its derivative on one vector. Needs simd.h. */
+#ifndef SUDO_UNIT_H
+#define SUDO_UNIT_H
+
+#include "simd.h"
+#include "sudonet.h"
+
+/* Up to here comparing with every threshold costs less than a guess. */
+#define CHAIN (W == 16 ? 15 : 7)
+
+/* exp(-t) for t >= 0, within 2 units in the last place; exactly 0 above 87. */
+INLINE V v_exp_negative(V t) {
+    const V bounded = v_min(t, v_set1(87.0f));
+    const V n = v_round(v_mul(bounded, v_set1(-1.44269504088896f)));
+    V f = v_fma(n, v_set1(-0.693359375f), v_sub(v_zero(), bounded));
+    f = v_fma(n, v_set1(2.12194440e-4f), f);
+    V p = v_set1(1.9875691500e-4f);
+    p = v_fma(p, f, v_set1(1.3981999507e-3f));
+    p = v_fma(p, f, v_set1(8.3334519073e-3f));
+    p = v_fma(p, f, v_set1(4.1665795894e-2f));
+    p = v_fma(p, f, v_set1(1.6666665459e-1f));
+    p = v_fma(p, f, v_set1(5.0000001201e-1f));
+    p = v_add(v_fma(p, v_mul(f, f), f), v_set1(1.0f));
+    return v_select(m_gt(t, v_set1(87.0f)), v_zero(), v_scale2(p, v_to_int(n)));
+}
+
+/* What tanh and the sigmoid share: e = exp(-|stretch * x|) and r = 1 / (1 + e). */
+typedef struct {
+    V e, r;
+} halves;
+
+INLINE halves v_halves(V x, float stretch) {
+    halves h;
+    h.e = v_exp_negative(v_mul(v_abs(x), v_set1(stretch)));
+    h.r = v_div(v_set1(1.0f), v_add(v_set1(1.0f), h.e));
+    return h;
+}
+
+INLINE int is_sigmoidal(const sudo_unit *u) { return u->underlying == SUDO_TANH || u->underlying == SUDO_SIGMOID; }
+
+INLINE float value_by_search(const sudo_unit *u, float x) {
+    int32_t low = 0, high = u->count;
+    while (low < high) {
+        const int32_t middle = (low + high) / 2;
+        if (u->thresholds[middle] < x) low = middle + 1;
+        else high = middle;
+    }
+    return u->values[low];
+}
+
+INLINE V value_by_chain(const sudo_unit *u, V x) {
+    V y = v_set1(u->values[0]);
+    for (int32_t j = 0; j < u->count; j++)
+        y = v_select(m_gt(x, v_set1(u->thresholds[j])), v_set1(u->values[j + 1]), y);
+    return y;
+}
+
+INLINE V value_by_guess(const sudo_unit *u, V x, halves h) {
+    V f = x;
+    if (is_sigmoidal(u)) f = v_select(m_lt(x, v_zero()), v_mul(h.e, h.r), h.r);
+    V position = v_fma(f, v_set1(u->scale), v_set1(u->offset));
+    position = v_min(v_max(position, v_set1(u->low)), v_set1(u->high));
+    const V plateau = v_ceil(position);
+    V y = v_div(v_mul(v_sub(plateau, v_set1(u->centre)), v_set1(u->factor)), v_set1(u->span));
+    if (u->rectified) y = v_max(y, v_zero());
+    const V distance = v_abs(v_sub(v_sub(plateau, position), v_set1(0.5f)));
+    unsigned doubtful = m_bits(m_gt(distance, v_set1(0.5f - u->doubt)));
+    if (__builtin_expect(doubtful != 0, 0)) {
+        float inputs[W], outputs[W];
+        v_store(inputs, x);
+        v_store(outputs, y);
+        for (; doubtful; doubtful &= doubtful - 1) {
+            const int lane = __builtin_ctz(doubtful);
+            outputs[lane] = value_by_search(u, inputs[lane]);
+        }
+        y = v_load(outputs);
+    }
+    return y;
+}
+
+/* The smooth function itself, for units without tables. */
+INLINE V smooth_value(const sudo_unit *u, V x, halves h) {
+    switch (u->underlying) {
+    case SUDO_TANH: {
+        const V magnitude = v_mul(v_sub(v_set1(1.0f), h.e), h.r);
+        return v_select(m_lt(x, v_zero()), v_sub(v_zero(), magnitude), magnitude);
+    }
+    case SUDO_SIGMOID: return v_select(m_lt(x, v_zero()), v_mul(h.e, h.r), h.r);
+    case SUDO_HARDTANH: return v_min(v_max(x, v_set1(-1.0f)), v_set1(1.0f));
+    case SUDO_RELU6: return v_min(v_max(x, v_zero()), v_set1(6.0f));
+    case SUDO_RELU: return v_max(x, v_zero());
+    default: return x;
+    }
+}
+
+INLINE V slope(const sudo_unit *u, V x, halves h) {
+    const V one = v_set1(1.0f);
+    V d = one;
+    switch (u->underlying) {
+    case SUDO_TANH: d = v_mul(v_mul(v_set1(4.0f), h.r), v_mul(h.e, h.r)); break;
+    case SUDO_SIGMOID: d = v_mul(h.r, v_mul(h.e, h.r)); break;
+    case SUDO_HARDTANH: d = v_keep(m_lt(v_abs(x), one), one); break;
+    case SUDO_RELU6: d = v_keep(m_and(m_gt(x, v_zero()), m_lt(x, v_set1(6.0f))), one); break;
+    case SUDO_RELU: d = v_keep(m_gt(x, v_zero()), one); break;
+    default: break;
+    }
+    if (u->rectified) d = v_select(m_lt(x, v_zero()), v_zero(), d);
+    return v_select(m_nan(x), x, d);
+}
+
+INLINE halves halves_for(const sudo_unit *u, V x) {
+    if (is_sigmoidal(u)) return v_halves(x, u->underlying == SUDO_TANH ? 2.0f : 1.0f);
+    return (halves){v_zero(), v_zero()};
+}
+
+INLINE V unit_value(const sudo_unit *u, V x, halves h) {
+    if (u->count == 0) return smooth_value(u, x, h);
+    const V y = u->count <= CHAIN ? value_by_chain(u, x) : value_by_guess(u, x, h);
+    return v_select(m_nan(x), x, y);
+}
+
+#endif

@@ -1,0 +1,129 @@
+"""The C core's functions and structures, as ctypes sees them (csrc/sudonet.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ABI = 1
+PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
+"""Instruction sets, slowest first."""
+
+UNDERLYING = {"tanh": 0, "sigmoid": 1, "hardtanh": 2, "relu6": 3, "relu": 4, "linear": 5}
+
+_int32, _int64, _pointer = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+
+
+class CoreError(Exception):
+    """The C core cannot be used; the message says why."""
+
+
+class Unit(ctypes.Structure):
+    """``sudo_unit``: an activation with its tables."""
+
+    _fields_ = [
+        ("underlying", _int32),
+        ("rectified", _int32),
+        ("count", _int32),
+        ("thresholds", _pointer),
+        ("values", _pointer),
+        *[
+            (name, ctypes.c_float)
+            for name in ("stretch", "scale", "offset", "low", "high", "doubt")
+        ],
+        *[(name, ctypes.c_float) for name in ("centre", "factor", "span")],
+    ]
+
+
+class Network(ctypes.Structure):
+    """``sudo_network``: a network in training."""
+
+    _fields_ = [
+        ("layers", _int32),
+        ("sizes", _pointer),
+        ("units", _pointer),
+        ("lanes", _int32),
+        ("loss", _int32),
+        ("optimiser", _int32),
+        *[(name, ctypes.c_double) for name in ("rate", "first", "second", "epsilon")],
+        ("weights", _pointer),
+        ("moment1", _pointer),
+        ("moment2", _pointer),
+        ("step", _int64),
+        ("diverged", _int64),
+    ]
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "sudo_abi": (_int32, []),
+    "sudo_supports": (_int32, [_int32]),
+    "sudo_forward": (None, [_int32, _pointer, _pointer, _pointer, _int64, _int32]),
+    "sudo_backward": (None, [_int32, *[_pointer] * 4, _int64, _int32]),
+    "sudo_scratch": (_int64, [_pointer]),
+    "sudo_prepare": (
+        None,
+        [_int32, _pointer, _pointer, *[_int32] * 3, _pointer, _pointer, _int32, _int32, _pointer],
+    ),
+    "sudo_train": (
+        None,
+        [_int32, _pointer, _int32, _pointer, _pointer, _int32, _pointer, _pointer],
+    ),
+    "sudo_predict": (None, [_int32, _pointer, _pointer, _int64, _pointer, _pointer]),
+}
+
+
+@dataclass(frozen=True)
+class Core:
+    """A loaded C core, set to one instruction set."""
+
+    functions: ctypes.CDLL
+    path: str
+
+    @property
+    def path_number(self) -> int:
+        return PATHS[self.path]
+
+
+def load(file: Path, choice: str) -> Core:
+    """The core in ``file`` on the path ``choice``, or on the fastest if that is ``auto``."""
+    try:
+        functions = ctypes.CDLL(str(file))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(functions, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise CoreError(f"{file.name} cannot be loaded: {error}") from error
+    if functions.sudo_abi() != ABI:
+        raise CoreError(
+            f"{file.name} has interface {functions.sudo_abi()}, this version needs {ABI}: "
+            "install sudonet again"
+        )
+    runs = [name for name, number in PATHS.items() if functions.sudo_supports(number)]
+    if choice == "auto":
+        return Core(functions, runs[-1])
+    if choice not in runs:
+        raise CoreError(f"this CPU cannot run {choice}, only {', '.join(runs)}")
+    return Core(functions, choice)
+
+
+def smooth_unit(name: str) -> Unit:
+    """A continuous activation: tanh, relu, linear and so on."""
+    return Unit(underlying=UNDERLYING[name])
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where the first element lies; the array must be contiguous and stay alive."""
+    assert array.flags.c_contiguous
+    return array.ctypes.data
+
+
+def aligned(length: int, alignment: int = 64) -> NDArray[np.float32]:
+    """float32 zeros that begin on a cache line."""
+    space = np.zeros(length + alignment // 4, np.float32)
+    skip = -space.ctypes.data % alignment // 4
+    return space[skip : skip + length]
