@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
-SOURCES := pyproject.toml constraints.txt
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
 
 .PHONY: help run test lint docs-figures clean
 

@@ -35,6 +35,7 @@ INLINE V v_sqrt(V a) { return _mm512_sqrt_ps(a); }
 INLINE V v_min(V a, V b) { return _mm512_min_ps(a, b); }
 INLINE V v_max(V a, V b) { return _mm512_max_ps(a, b); }
 INLINE V v_abs(V a) { return _mm512_abs_ps(a); }
+INLINE V v_copysign(V a, V sign) { return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(a), _mm512_castps_si512(sign), _mm512_set1_epi32(INT32_MIN), 0xd8)); }
 INLINE V v_round(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 INLINE V v_ceil(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
 INLINE M m_gt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
@@ -70,6 +71,7 @@ INLINE V v_sqrt(V a) { return _mm256_sqrt_ps(a); }
 INLINE V v_min(V a, V b) { return _mm256_min_ps(a, b); }
 INLINE V v_max(V a, V b) { return _mm256_max_ps(a, b); }
 INLINE V v_abs(V a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+INLINE V v_copysign(V a, V sign) { const V bit = _mm256_set1_ps(-0.0f); return _mm256_or_ps(_mm256_andnot_ps(bit, a), _mm256_and_ps(bit, sign)); }
 INLINE V v_round(V a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 INLINE V v_ceil(V a) { return _mm256_round_ps(a, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
 INLINE M m_gt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
@@ -109,6 +111,7 @@ INLINE V v_keep(M m, V a) { return (V)(m & (VI)a); }
 INLINE V v_min(V a, V b) { return v_select(a < b, a, b); }
 INLINE V v_max(V a, V b) { return v_select(a > b, a, b); }
 INLINE V v_abs(V a) { return (V)((VI)a & 0x7fffffff); }
+INLINE V v_copysign(V a, V sign) { return (V)(((VI)a & 0x7fffffff) | ((VI)sign & INT32_MIN)); }
 /* both are exact for |a| < 2^22, which is all that is asked of them */
 INLINE V v_round(V a) { const V big = v_set1(12582912.0f); return (a + big) - big; }
 INLINE V v_ceil(V a) { V r = v_round(a); return r + v_keep(r < a, v_set1(1.0f)); }

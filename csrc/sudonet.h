@@ -52,6 +52,7 @@ typedef struct {
     int32_t lanes; /* the batch size padded to a multiple of 16 */
     int32_t loss, optimiser;
     double rate, first, second, epsilon; /* Adam's betas, or the momentum */
+    double first_power, second_power;    /* first and second to the power of step; 1 at first */
     float *weights, *moment1, *moment2;
     int64_t step;     /* steps done */
     int64_t diverged; /* the step after which the loss was not finite, or -1 */

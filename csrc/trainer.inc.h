@@ -14,9 +14,9 @@
 #include "unit.h"
 
 #define PANEL (W == 16 ? 7 : 4) /* vectors of a row in one tile */
-#define ROWS 3                  /* rows of a tile as wide as a panel */
-#define SLIM_ROWS 8             /* rows of a tile one or two vectors wide */
-#define DEPTH 64                /* terms of a sum before the next tile: a panel of them stays in L1 */
+#define ROWS (W == 16 ? 4 : 3)  /* rows of a tile as wide as a panel: all registers but a few */
+#define SLIM_ROWS 8             /* rows of a tile one to three vectors wide */
+#define DEPTH 128               /* terms of a sum before the next tile: a panel of them stays close */
 
 typedef struct {
     const float *coefficients;
@@ -57,13 +57,66 @@ INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, in
         for (int v = 0; v < vectors; v++) v_store(out + i * p->out_stride + v * W, sum[i][v]);
 }
 
+/* A tile one vector wide: two sums a row, or the few of them would wait for one another. */
+INLINE void slim_tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to, const int rows) {
+    V even[SLIM_ROWS], odd[SLIM_ROWS];
+    float *out = p->out + row * p->out_stride + column;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) {
+        even[i] = from ? v_load(out + i * p->out_stride) : v_zero();
+        odd[i] = v_zero();
+    }
+    const float *c = p->coefficients + row * p->row_step + from * p->term_step;
+    const float *m = p->matrix + from * p->matrix_stride + column;
+    int32_t j = from;
+    for (; j + 2 <= to; j += 2) {
+        const V first = v_load(m), second = v_load(m + p->matrix_stride);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            even[i] = v_fma(v_set1(c[i * p->row_step]), first, even[i]);
+            odd[i] = v_fma(v_set1(c[i * p->row_step + p->term_step]), second, odd[i]);
+        }
+        c += 2 * p->term_step;
+        m += 2 * p->matrix_stride;
+    }
+    if (j < to) {
+        const V first = v_load(m);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) even[i] = v_fma(v_set1(c[i * p->row_step]), first, even[i]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) v_store(out + i * p->out_stride, v_add(even[i], odd[i]));
+}
+
+INLINE void slim_tiles(const product *p, int32_t column, int32_t from, int32_t to) {
+    for (int32_t row = 0; row < p->rows;) {
+        int32_t rows = p->rows - row;
+        if (rows > SLIM_ROWS) rows = rows < 2 * SLIM_ROWS ? (rows + 1) / 2 : SLIM_ROWS;
+        switch (rows) {
+        case 1: slim_tile(p, row, column, from, to, 1); break;
+        case 2: slim_tile(p, row, column, from, to, 2); break;
+        case 3: slim_tile(p, row, column, from, to, 3); break;
+        case 4: slim_tile(p, row, column, from, to, 4); break;
+        case 5: slim_tile(p, row, column, from, to, 5); break;
+        case 6: slim_tile(p, row, column, from, to, 6); break;
+        case 7: slim_tile(p, row, column, from, to, 7); break;
+        default: slim_tile(p, row, column, from, to, SLIM_ROWS); break;
+        }
+        row += rows;
+    }
+}
+
 INLINE void tiles_of_width(const product *p, int32_t column, int32_t from, int32_t to, const int vectors) {
-    const int most = vectors <= 2 ? SLIM_ROWS : vectors <= 3 && W == 16 ? 6 : ROWS;
+    const int most = W == 16 ? (vectors <= 3 ? SLIM_ROWS : vectors == 4 ? 6 : vectors == 5 ? 5 : ROWS) : vectors == 2 ? 6 : ROWS;
     int32_t row = 0;
     for (; row + most <= p->rows; row += most) tile(p, row, column, from, to, most, vectors);
-    for (; row + 3 <= p->rows; row += 3) tile(p, row, column, from, to, 3, vectors);
-    for (; row + 2 <= p->rows; row += 2) tile(p, row, column, from, to, 2, vectors);
-    for (; row < p->rows; row++) tile(p, row, column, from, to, 1, vectors);
+    for (; most > 4 && row + 4 <= p->rows; row += 4) tile(p, row, column, from, to, 4, vectors);
+    switch (p->rows - row) {
+    case 3: tile(p, row, column, from, to, 3, vectors); break;
+    case 2: tile(p, row, column, from, to, 2, vectors); break;
+    case 1: tile(p, row, column, from, to, 1, vectors); break;
+    default: break;
+    }
 }
 
 static void multiply(const product *p) {
@@ -73,7 +126,7 @@ static void multiply(const product *p) {
         for (int32_t from = 0; from < p->terms; from += DEPTH) {
             const int32_t to = from + DEPTH < p->terms ? from + DEPTH : p->terms;
             switch (vectors) {
-            case 1: tiles_of_width(p, column, from, to, 1); break;
+            case 1: slim_tiles(p, column, from, to); break;
             case 2: tiles_of_width(p, column, from, to, 2); break;
             case 3: tiles_of_width(p, column, from, to, 3); break;
             case 4: tiles_of_width(p, column, from, to, 4); break;
@@ -140,9 +193,9 @@ INLINE void activate_as(sudo_unit u, int underlying, int rectified, float *y, fl
     u.rectified = rectified;
     for (int64_t i = 0; i < n; i += W) {
         const V z = v_load(y + i);
-        const halves h = halves_for(&u, z);
+        const halves h = bounded_halves_for(&u, z);
         v_store(y + i, unit_value(&u, z, h));
-        if (d) v_store(d + i, slope(&u, z, h));
+        if (d) v_store(d + i, slope_of_number(&u, z, h)); /* a NaN shows in the loss */
     }
 }
 
@@ -163,17 +216,18 @@ typedef struct {
     V rate, first, second, keep_first, keep_second, epsilon, correction;
 } step_constants;
 
-static step_constants constants_of(const sudo_network *net) {
-    const double t = (double)net->step + 1, rate = net->rate;
+static step_constants constants_of(sudo_network *net) {
     const int adam = net->optimiser == SUDO_ADAM;
+    net->first_power *= net->first;
+    net->second_power *= net->second;
     return (step_constants){
-        .rate = v_set1((float)(adam ? rate / (1 - pow(net->first, t)) : rate)),
+        .rate = v_set1((float)(adam ? net->rate / (1 - net->first_power) : net->rate)),
         .first = v_set1((float)net->first),
         .second = v_set1((float)net->second),
         .keep_first = v_set1((float)(1 - net->first)),
         .keep_second = v_set1((float)(1 - net->second)),
         .epsilon = v_set1((float)net->epsilon),
-        .correction = v_set1((float)(adam ? 1 / sqrt(1 - pow(net->second, t)) : 1)),
+        .correction = v_set1((float)(adam ? 1 / sqrt(1 - net->second_power) : 1)),
     };
 }
 
@@ -276,28 +330,43 @@ static void forward_layer(const sudo_network *net, int32_t l, const float *weigh
     activate(&net->units[l], y, d, net->sizes[l + 1] * (int64_t)net->lanes);
 }
 
+typedef struct {
+    float *y[SUDO_MAX_LAYERS + 1], *d[SUDO_MAX_LAYERS + 1]; /* outputs and slopes of layers 1 and up */
+    float *transposed, *delta, *next, *gradient;
+    int64_t weights[SUDO_MAX_LAYERS]; /* where a layer's weights begin */
+} workspace;
+
+/* Lays scratch out for networks of one shape; the rows that biases multiply never change. */
+static workspace workspace_in(float *scratch, const sudo_network *net) {
+    workspace s = {0};
+    int64_t widest = 0, offset = 0;
+    for (int32_t l = 0; l < net->layers; l++) {
+        const int64_t rows = padded(net->sizes[l + 1] + 1), stride = padded(net->sizes[l] + 1);
+        s.weights[l] = offset;
+        offset += net->sizes[l + 1] * stride;
+        s.y[l + 1] = scratch;
+        s.d[l + 1] = scratch + rows * net->lanes;
+        scratch += 2 * rows * net->lanes;
+        finish_rows(s.y[l + 1], net->sizes[l + 1], net->lanes);
+        if (rows > widest) widest = rows;
+        if (stride > widest) widest = stride;
+    }
+    s.transposed = scratch;
+    s.delta = s.transposed + widest * net->lanes;
+    s.next = s.delta + widest * net->lanes;
+    s.gradient = s.next + widest * net->lanes;
+    return s;
+}
+
 /* One step; returns the loss before it. */
-static float train_step(sudo_network *net, const float *x, const float *x_transposed, const float *target, int32_t count, float *scratch) {
+static float train_step(sudo_network *net, const workspace *s, const float *x, const float *x_transposed, const float *target, int32_t count) {
     const int64_t lanes = net->lanes;
     const int32_t last = net->layers - 1;
-    float *y[SUDO_MAX_LAYERS + 1], *d[SUDO_MAX_LAYERS + 1];
-    int64_t offset[SUDO_MAX_LAYERS + 1], widest = 0;
-    offset[0] = 0;
-    for (int32_t l = 0; l <= last; l++) {
-        const int64_t rows = padded(net->sizes[l + 1] + 1);
-        offset[l + 1] = offset[l] + net->sizes[l + 1] * padded(net->sizes[l] + 1);
-        y[l + 1] = scratch;
-        d[l + 1] = scratch + rows * lanes;
-        scratch += 2 * rows * lanes;
-        if (rows > widest) widest = rows;
-        if (padded(net->sizes[l] + 1) > widest) widest = padded(net->sizes[l] + 1);
-    }
-    float *transposed = scratch, *delta = scratch + widest * lanes, *next = delta + widest * lanes, *gradient = next + widest * lanes;
+    float *const *y = s->y, *const *d = s->d;
 
     const float *input = x;
     for (int32_t l = 0; l <= last; l++) {
-        forward_layer(net, l, net->weights + offset[l], input, y[l + 1], d[l + 1]);
-        if (l < last) finish_rows(y[l + 1], net->sizes[l + 1], lanes);
+        forward_layer(net, l, net->weights + s->weights[l], input, y[l + 1], d[l + 1]);
         input = y[l + 1];
     }
 
@@ -311,19 +380,20 @@ static float train_step(sudo_network *net, const float *x, const float *x_transp
         for (int64_t i = 0; i < outputs * lanes; i += W) v_store(top + i, v_mul(v_load(top + i), v_load(d[net->layers] + i)));
     }
     const float *above = top;
+    float *delta = s->delta, *next = s->next;
 
     const step_constants constants = constants_of(net);
     for (int32_t l = last; l >= 0; l--) {
         const int64_t stride = padded(net->sizes[l] + 1);
-        const float *weights = net->weights + offset[l];
+        const float *weights = net->weights + s->weights[l];
         if (l) {
             multiply(&(product){weights, 1, stride, above, lanes, next, lanes, net->sizes[l], net->sizes[l + 1], net->lanes});
             for (int64_t i = 0; i < net->sizes[l] * lanes; i += W) v_store(next + i, v_mul(v_load(next + i), v_load(d[l] + i)));
-            transpose(y[l], stride, lanes, transposed);
+            transpose(y[l], stride, lanes, s->transposed);
         }
-        const float *inputs = l ? transposed : x_transposed;
-        multiply(&(product){above, lanes, 1, inputs, stride, gradient, stride, net->sizes[l + 1], count, (int32_t)stride});
-        update(net, &constants, gradient, offset[l], net->sizes[l + 1] * stride);
+        const float *inputs = l ? s->transposed : x_transposed;
+        multiply(&(product){above, lanes, 1, inputs, stride, s->gradient, stride, net->sizes[l + 1], count, (int32_t)stride});
+        update(net, &constants, s->gradient, s->weights[l], net->sizes[l + 1] * stride);
         above = next;
         float *swap = delta;
         delta = next;
@@ -353,6 +423,7 @@ void PATH_NAME(sudo_prepare)(const float *x, const float *t, int32_t in, int32_t
 }
 
 void PATH_NAME(sudo_train)(sudo_network *nets, int32_t networks, const float *buffer, const int32_t *counts, int32_t steps, float *losses, float *scratch) {
+    const workspace space = workspace_in(scratch, nets);
     for (int32_t i = 0; i < networks; i++) {
         sudo_network *net = &nets[i];
         const int64_t x_size = padded(net->sizes[0] + 1) * net->lanes;
@@ -364,7 +435,7 @@ void PATH_NAME(sudo_train)(sudo_network *nets, int32_t networks, const float *bu
                 continue;
             }
             const float *x = buffer + s * size;
-            *loss = train_step(net, x, x + x_size, x + 2 * x_size, counts[s], scratch);
+            *loss = train_step(net, &space, x, x + x_size, x + 2 * x_size, counts[s]);
             if (!isfinite(*loss)) net->diverged = net->step;
         }
     }

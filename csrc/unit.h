@@ -8,8 +8,8 @@
 /* Up to here comparing with every threshold costs less than a guess. */
 #define CHAIN (W == 16 ? 15 : 7)
 
-/* exp(-t) for t >= 0, within 2 units in the last place; exactly 0 above 87. */
-INLINE V v_exp_negative(V t) {
+/* exp(-t) for t >= 0, within 2 units in the last place; stays at exp(-87) beyond. */
+INLINE V v_exp_bounded(V t) {
     const V bounded = v_min(t, v_set1(87.0f));
     const V n = v_round(v_mul(bounded, v_set1(-1.44269504088896f)));
     V f = v_fma(n, v_set1(-0.693359375f), v_sub(v_zero(), bounded));
@@ -21,20 +21,18 @@ INLINE V v_exp_negative(V t) {
     p = v_fma(p, f, v_set1(1.6666665459e-1f));
     p = v_fma(p, f, v_set1(5.0000001201e-1f));
     p = v_add(v_fma(p, v_mul(f, f), f), v_set1(1.0f));
-    return v_select(m_gt(t, v_set1(87.0f)), v_zero(), v_scale2(p, v_to_int(n)));
+    return v_scale2(p, v_to_int(n));
 }
+
+/* The same, exactly 0 beyond 87. */
+INLINE V v_exp_negative(V t) { return v_select(m_gt(t, v_set1(87.0f)), v_zero(), v_exp_bounded(t)); }
 
 /* What tanh and the sigmoid share: e = exp(-|stretch * x|) and r = 1 / (1 + e). */
 typedef struct {
     V e, r;
 } halves;
 
-INLINE halves v_halves(V x, float stretch) {
-    halves h;
-    h.e = v_exp_negative(v_mul(v_abs(x), v_set1(stretch)));
-    h.r = v_div(v_set1(1.0f), v_add(v_set1(1.0f), h.e));
-    return h;
-}
+INLINE halves halves_from(V e) { return (halves){e, v_div(v_set1(1.0f), v_add(v_set1(1.0f), e))}; }
 
 INLINE int is_sigmoidal(const sudo_unit *u) { return u->underlying == SUDO_TANH || u->underlying == SUDO_SIGMOID; }
 
@@ -81,10 +79,7 @@ INLINE V value_by_guess(const sudo_unit *u, V x, halves h) {
 /* The smooth function itself, for units without tables. */
 INLINE V smooth_value(const sudo_unit *u, V x, halves h) {
     switch (u->underlying) {
-    case SUDO_TANH: {
-        const V magnitude = v_mul(v_sub(v_set1(1.0f), h.e), h.r);
-        return v_select(m_lt(x, v_zero()), v_sub(v_zero(), magnitude), magnitude);
-    }
+    case SUDO_TANH: return v_copysign(v_mul(v_sub(v_set1(1.0f), h.e), h.r), x);
     case SUDO_SIGMOID: return v_select(m_lt(x, v_zero()), v_mul(h.e, h.r), h.r);
     case SUDO_HARDTANH: return v_min(v_max(x, v_set1(-1.0f)), v_set1(1.0f));
     case SUDO_RELU6: return v_min(v_max(x, v_zero()), v_set1(6.0f));
@@ -93,7 +88,7 @@ INLINE V smooth_value(const sudo_unit *u, V x, halves h) {
     }
 }
 
-INLINE V slope(const sudo_unit *u, V x, halves h) {
+INLINE V slope_of_number(const sudo_unit *u, V x, halves h) {
     const V one = v_set1(1.0f);
     V d = one;
     switch (u->underlying) {
@@ -104,18 +99,24 @@ INLINE V slope(const sudo_unit *u, V x, halves h) {
     case SUDO_RELU: d = v_keep(m_gt(x, v_zero()), one); break;
     default: break;
     }
-    if (u->rectified) d = v_select(m_lt(x, v_zero()), v_zero(), d);
-    return v_select(m_nan(x), x, d);
+    return u->rectified ? v_select(m_lt(x, v_zero()), v_zero(), d) : d;
 }
 
+INLINE V slope(const sudo_unit *u, V x, halves h) { return v_select(m_nan(x), x, slope_of_number(u, x, h)); }
+
+INLINE V stretched(const sudo_unit *u, V x) { return v_mul(v_abs(x), v_set1(u->underlying == SUDO_TANH ? 2.0f : 1.0f)); }
+
 INLINE halves halves_for(const sudo_unit *u, V x) {
-    if (is_sigmoidal(u)) return v_halves(x, u->underlying == SUDO_TANH ? 2.0f : 1.0f);
-    return (halves){v_zero(), v_zero()};
+    return is_sigmoidal(u) ? halves_from(v_exp_negative(stretched(u, x))) : (halves){v_zero(), v_zero()};
+}
+
+/* For training: a slope of 1e-37 is as good as none, and the test for it costs time. */
+INLINE halves bounded_halves_for(const sudo_unit *u, V x) {
+    return is_sigmoidal(u) ? halves_from(v_exp_bounded(stretched(u, x))) : (halves){v_zero(), v_zero()};
 }
 
 INLINE V unit_value(const sudo_unit *u, V x, halves h) {
-    if (u->count == 0) return smooth_value(u, x, h);
-    const V y = u->count <= CHAIN ? value_by_chain(u, x) : value_by_guess(u, x, h);
+    const V y = u->count == 0 ? smooth_value(u, x, h) : u->count <= CHAIN ? value_by_chain(u, x) : value_by_guess(u, x, h);
     return v_select(m_nan(x), x, y);
 }
 

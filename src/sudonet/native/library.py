@@ -51,6 +51,7 @@ class Network(ctypes.Structure):
         ("loss", _int32),
         ("optimiser", _int32),
         *[(name, ctypes.c_double) for name in ("rate", "first", "second", "epsilon")],
+        *[(name, ctypes.c_double) for name in ("first_power", "second_power")],
         ("weights", _pointer),
         ("moment1", _pointer),
         ("moment2", _pointer),

@@ -1,0 +1,226 @@
+"""Takes any list of specs, makes stacks of them and hands these to an engine."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import torch
+
+from sudonet import native
+from sudonet.train.data import Data
+from sudonet.train.native_engine import NativeEngine
+from sudonet.train.result import Result
+from sudonet.train.spec import AnySpec, ConvolutionalSpec
+from sudonet.train.torch_engine import TorchEngine
+
+ENGINES = ("auto", "native", "torch")
+
+Engine: TypeAlias = NativeEngine | TorchEngine
+Stack: TypeAlias = list[tuple[int, AnySpec]]
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+def train(
+    specs: Sequence[AnySpec],
+    data: Data | tuple[Any, Any],
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Train networks, as many at once as pays, and return them in the order of their specs.
+
+    A network's result depends on its spec, the data and the engine alone: not on what else
+    is trained, in which order or with how many threads. An interrupt (Ctrl-C) ends the
+    training within a second; what was finished by then is returned, with a warning.
+
+    Parameters
+    ----------
+    specs
+        What to train: any mixture of shapes, activations, rates and seeds.
+    data
+        Inputs and targets that all specs share: :class:`Data` or a pair of arrays.
+    engine
+        ``"native"`` is the C core, for fully connected networks on the CPU; ``"torch"``
+        does everything, everywhere; ``"auto"`` takes the first where it can.
+    threads
+        How many to use; as many as torch does by default.
+    device
+        Where the torch engine computes.
+    progress
+        Called with (network-steps done, network-steps in all) now and then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sudonet.train import Spec, train
+    >>> x = np.linspace(-1, 1, 200).reshape(-1, 1)
+    >>> specs = [
+    ...     Spec(sizes=(1, 10, 1), activation=name, steps=300, learning_rate=0.01)
+    ...     for name in ("tanh", "sudo-8")
+    ... ]
+    >>> for result in train(specs, (x, x**2)):
+    ...     print(result.spec.activations, result.losses[-1] < result.losses[0])
+    ('tanh',) True
+    ('sudo-8',) True
+    """
+    results: list[Result] = []
+    try:
+        for result in stream(
+            specs, data, engine=engine, threads=threads, device=device, progress=progress
+        ):
+            results.append(result)  # noqa: PERF402 (an interrupt keeps what is there)
+    except KeyboardInterrupt:
+        warnings.warn(
+            f"interrupted: {len(results)} of {len(specs)} networks are finished", stacklevel=2
+        )
+    return sorted(results, key=lambda result: result.index)
+
+
+def stream(
+    specs: Sequence[AnySpec],
+    data: Data | tuple[Any, Any],
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Iterator[Result]:
+    """Like :func:`train`, but gives each result as soon as it is there, in any order.
+
+    Only the networks in training are in memory, however many specs there are.
+    """
+    if not isinstance(data, Data):
+        classes = next((s.output_shape[0] for s in specs if s.loss == "cross_entropy"), None)
+        data = Data.of(*data, classes=classes)
+    for spec in specs:
+        data.check(spec)
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads must be an integer >= 1, got {threads!r}")
+    threads = threads or torch.get_num_threads()
+    by_engine: dict[Engine, Stack] = defaultdict(list)
+    chosen = _engines(engine, device)
+    for index, spec in enumerate(specs):
+        by_engine[chosen(spec)].append((index, spec))
+    tracker = _Tracker(sum(spec.steps for spec in specs), progress)
+    for runs_on, some in by_engine.items():
+        stacks = _stacks(runs_on, some, threads)
+        if isinstance(runs_on, NativeEngine):
+            yield from _in_threads(runs_on, stacks, data, threads, tracker)
+        else:
+            yield from _one_by_one(runs_on, stacks, data, threads, tracker)
+
+
+def _engines(engine: str, device: str) -> Callable[[AnySpec], Engine]:
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    core = native.core() if engine != "torch" and device == "cpu" else None
+    if engine == "native" and core is None:
+        reason = native.status().reason if device == "cpu" else f"it cannot use {device}"
+        raise ValueError(f"engine='native' needs the C core, {reason}: use engine='torch'")
+    in_torch = TorchEngine(device)
+    in_c = NativeEngine(core) if core else None
+
+    def chosen(spec: AnySpec) -> Engine:
+        if not isinstance(spec, ConvolutionalSpec):
+            return in_c or in_torch
+        if engine == "native":
+            raise ValueError("engine='native' trains no convolutions: use engine='auto'")
+        return in_torch
+
+    return chosen
+
+
+def _stacks(engine: Engine, some: Stack, threads: int) -> list[Stack]:
+    """Specs that can share a stack, the longest first; enough stacks for every thread."""
+    groups: dict[Any, Stack] = defaultdict(list)
+    for index, spec in some:
+        groups[engine.key(spec)].append((index, spec))
+    stacks = []
+    for group in groups.values():
+        group.sort(key=lambda item: item[1].activations)  # equal activations side by side
+        largest = engine.largest_stack(group[0][1])
+        if isinstance(engine, NativeEngine) and len(groups) < 2 * threads:
+            largest = min(largest, -(-len(group) // (2 * threads)))
+        stacks += [group[i : i + largest] for i in range(0, len(group), largest)]
+    return sorted(stacks, key=lambda s: -len(s) * s[0][1].steps * s[0][1].parameters)
+
+
+class _Tracker:
+    """Counts network-steps from any thread and knows whether to go on."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._done, self._total, self._progress = 0, total, progress
+
+    def __call__(self, steps: int) -> bool:
+        with self._lock:
+            self._done += steps
+        return not self.stop.is_set()
+
+    def show(self) -> None:
+        """Tell the caller, from its own thread."""
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+def _one_by_one(
+    engine: TorchEngine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
+) -> Iterator[Result]:
+    before = torch.get_num_threads()
+    calls = 0
+
+    def tick(steps: int) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls % 64 == 0:
+            tracker.show()
+        return tracker(steps)
+
+    for stack in stacks:
+        torch.set_num_threads(threads)
+        try:
+            results = engine.train(stack, data, tick)
+        finally:
+            torch.set_num_threads(before)
+        tracker.show()
+        yield from results
+
+
+def _in_threads(
+    engine: NativeEngine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
+) -> Iterator[Result]:
+    finished: queue.Queue[list[Result] | BaseException] = queue.Queue()
+
+    def work(stack: Any) -> None:
+        try:
+            if not tracker.stop.is_set():
+                finished.put(engine.train(stack, data, tracker))
+        except BaseException as error:
+            finished.put(error)
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for stack in stacks:
+                pool.submit(work, stack)
+            for _ in stacks:
+                while True:
+                    try:
+                        results = finished.get(timeout=0.1)
+                        break
+                    except queue.Empty:
+                        tracker.show()
+                if isinstance(results, BaseException):
+                    raise results
+                tracker.show()
+                yield from results
+        finally:
+            tracker.stop.set()
