@@ -71,7 +71,7 @@ def backward(grad: Tensor, x: Tensor, unit: Staircase) -> Tensor:
         return out
     if x.dtype not in _NUMPY:
         return backward(grad.float(), x.float(), unit).to(x.dtype)
-    if x.device.type != "cpu" or x.numel() <= SMALL:
+    if x.device.type != "cpu":
         return torch.empty_like(x).copy_(grad * slope(x, unit))
     out = torch.empty_like(x)
     flat_out, flat_x, flat_grad = _flat(out, x, grad)
@@ -238,12 +238,14 @@ def _centre(unit: Staircase) -> tuple[float, float]:
 
 def _slope_times(grad: Tensor, x: Tensor, scratch: Tensor, out: Tensor, unit: Staircase) -> None:
     if unit.underlying in ("tanh", "sigmoid"):
-        # tanh'(x) = 4 s(1-s) with s = sigmoid(-2|x|), which keeps its digits in the tails.
+        # s(1-s) = e / (1+e)^2 with e = exp(-|x|) keeps its digits in the tails; and torch
+        # rounds exp, unlike the sigmoid, the same wherever in a tensor a number stands.
         stretch = 2 if unit.underlying == "tanh" else 1
-        torch.abs(x, out=scratch).mul_(-stretch).sigmoid_()
-        torch.ops.aten.sigmoid_backward.grad_input(grad, scratch, grad_input=out)
+        torch.abs(x, out=scratch).mul_(-stretch).exp_()
+        torch.mul(grad, scratch, out=out)
         if stretch == 2:
             out.mul_(4)
+        out.div_(scratch.add_(1).square_())
     else:
         low, high = unit.ramp
         torch.ops.aten.hardtanh_backward.grad_input(grad, x, low, high, grad_input=out)

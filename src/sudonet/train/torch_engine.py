@@ -25,6 +25,10 @@ from sudonet.train.spec import AnySpec, ConvolutionalSpec, Order, Spec, Weights,
 from sudonet.units import SMOOTH
 
 ADAM = 0.9, 0.999, 1e-8
+ALIGNMENT = 16
+"""Floats of a cache line. Where a matrix begins decides how its product is rounded: all that
+belongs to one network begins on a line, so that its place in the stack changes nothing."""
+
 STACK_PARAMETERS = 70_000
 """Parameters of a stack that stays in cache; larger ones are slower."""
 
@@ -54,20 +58,24 @@ class TorchEngine:
         """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
         begun = time.perf_counter()
         specs = [spec for _, spec in stack]
+        if len(specs) == 1 and isinstance(specs[0], Spec):
+            # A product of one matrix takes another way through the library than one of
+            # several and rounds differently: a network alone gets itself for company.
+            specs *= 2
         with flushed_denormals(), torch.no_grad():
             network = (
                 _Module(specs[0], self.device)
                 if isinstance(specs[0], ConvolutionalSpec)
                 else _Stack([s for s in specs if isinstance(s, Spec)], self.device)
             )
-            losses, diverged = self._run(network, specs, data, tick)
+            losses, diverged = self._run(network, specs, data, lambda: tick(len(stack)))
         if losses is None:
             return []
         seconds = (time.perf_counter() - begun) / len(stack)
         return [
             Result(index, spec, weights, curve, step or None, self.name, seconds)
             for (index, spec), weights, curve, step in zip(
-                stack, network.weights(), losses, diverged, strict=True
+                stack, network.weights(), losses, diverged, strict=False
             )
         ]
 
@@ -76,7 +84,7 @@ class TorchEngine:
         network: _Stack | _Module,
         specs: list[AnySpec],
         data: Data,
-        tick: Callable[[int], bool],
+        tick: Callable[[], bool],
     ) -> tuple[Any, list[int]]:
         inputs, targets = (
             torch.from_numpy(array).to(self.device) for array in (data.inputs, data.targets)
@@ -95,12 +103,12 @@ class TorchEngine:
                 counts = taken[0][1]
                 samples = torch.from_numpy(np.stack([rows for rows, _ in taken])).long()
             rows = samples[:, place, : counts[place]].to(self.device)
-            loss = network.step(inputs[rows], targets[rows], which)
+            loss = network.step(inputs, targets, rows[which])
             sums[:, step // an_epoch] += loss
             if not loss.isfinite().all():
                 for i in (~loss.isfinite()).nonzero().flatten().tolist():
                     diverged[i] = diverged[i] or step + 1
-            if not tick(len(specs)):
+            if not tick():
                 return None, diverged
         in_epoch = torch.full((sums.shape[1],), float(an_epoch))
         if steps % an_epoch:
@@ -115,7 +123,7 @@ class _Stack:
         self.spec = specs[0]
         sizes, count = self.spec.sizes, len(specs)
         # One row a network: all weights and biases, so that the optimiser is a few calls.
-        self.flat = torch.zeros(count, self.spec.parameters, device=device)
+        self.flat = torch.zeros(count, _aligned(sizes), device=device)
         self.gradient = torch.zeros_like(self.flat)
         self.moment1 = torch.zeros_like(self.flat)
         self.moment2 = torch.zeros_like(self.flat)
@@ -137,19 +145,21 @@ class _Stack:
             for i in range(len(self.flat))
         ]
 
-    def step(self, x: Tensor, target: Tensor, which: list[int]) -> Tensor:
-        """One minibatch for each network: its seed's, ``which`` of ``x``. Returns the losses."""
-        if len(x) == 1:
-            x, target = (t.expand(len(self.flat), *t.shape[1:]) for t in (x, target))
-        else:
-            x, target = x[which], target[which]
+    def step(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        """One minibatch for each network, ``rows`` of the data. Returns the losses."""
+        count = rows.shape[1]
+        rows = nn.functional.pad(
+            rows, (0, -count % ALIGNMENT)
+        )  # sample 0, which counts for nothing
+        x, target = inputs[rows], targets[rows]
         hidden, before = [x], []
         for (matrix, bias), runs in zip(self.layers[:-1], self.activations, strict=True):
             z = torch.baddbmm(bias.unsqueeze(1), hidden[-1], matrix)
             before.append(z)
             hidden.append(_each(runs, _value, z))
         matrix, bias = self.layers[-1]
-        loss, delta = _loss(self.spec, torch.baddbmm(bias.unsqueeze(1), hidden[-1], matrix), target)
+        z = torch.baddbmm(bias.unsqueeze(1), hidden[-1], matrix)
+        loss, delta = _loss(self.spec, z, target, count)
         for layer in reversed(range(len(self.layers))):
             matrix, bias = self.layers[layer]
             to_matrix, to_bias = self.gradients[layer]
@@ -199,8 +209,11 @@ class _Module:
         ]
 
     @torch.enable_grad()
-    def step(self, x: Tensor, target: Tensor, which: list[int]) -> Tensor:
-        x, target = (t[0].contiguous(memory_format=torch.channels_last) for t in (x, target))
+    def step(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        x, target = (
+            data[rows[0]].contiguous(memory_format=torch.channels_last)
+            for data in (inputs, targets)
+        )
         y = self.model(x)
         if self.spec.loss == "cross_entropy":
             loss = nn.functional.cross_entropy(y.flatten(1), target.flatten(1))
@@ -227,10 +240,20 @@ def _views(flat: Tensor, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
     """Weights (networks x in x out) and biases of every layer inside the flat rows."""
     views, begin = [], 0
     for i, o in pairwise(sizes):
-        middle, end = begin + i * o, begin + (i + 1) * o
-        views.append((flat[:, begin:middle].unflatten(1, (i, o)), flat[:, middle:end]))
-        begin = end
+        middle = begin + _up(i * o)
+        views.append(
+            (flat[:, begin : begin + i * o].unflatten(1, (i, o)), flat[:, middle : middle + o])
+        )
+        begin = middle + _up(o)
     return views
+
+
+def _aligned(sizes: tuple[int, ...]) -> int:
+    return sum(_up(i * o) + _up(o) for i, o in pairwise(sizes))
+
+
+def _up(n: int) -> int:
+    return -(-n // ALIGNMENT) * ALIGNMENT
 
 
 def _runs(names: list[str]) -> list[tuple[str, int, int]]:
@@ -264,16 +287,21 @@ def _slope(name: str, grad: Tensor, z: Tensor) -> Tensor:
     return kernels.backward(grad, z, _unit(f"sudo-2-{name}" if name in SMOOTH else name))
 
 
-def _loss(spec: Spec, z: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses of the networks and their derivatives by the last layer's sums."""
-    samples, outputs = z.shape[1:]
+def _loss(spec: Spec, z: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Losses of the networks and their derivatives by the last layer's sums.
+
+    Only the first ``count`` samples count: the derivative by the others is 0.
+    """
+    outputs = z.shape[2]
+    delta = torch.zeros_like(z)
+    z, target, found = z[:, :count], target[:, :count], delta[:, :count]
     if spec.loss == "cross_entropy":
         logs = z.log_softmax(2)
-        loss = -(target * logs).sum((1, 2)) / samples
-        return loss, (logs.exp() - target) / samples
+        torch.sub(logs.exp(), target, out=found).div_(count)
+        return -(target * logs).sum((1, 2)) / count, delta
     y = z.tanh() if spec.output == "tanh" else z
     error = y - target
-    delta = error * (2 / (samples * outputs))
+    torch.mul(error, 2 / (count * outputs), out=found)
     if spec.output == "tanh":
-        delta = torch.ops.aten.tanh_backward(delta, y)
+        found.mul_(1 - y.square())
     return error.square().mean((1, 2)), delta
