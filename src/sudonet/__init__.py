@@ -3,6 +3,8 @@
 from sudonet import functional as functional
 from sudonet.convert import Conversion as Conversion
 from sudonet.convert import convert as convert
+from sudonet.lean import CodedLinear as CodedLinear
+from sudonet.lean import SUDOLinear as SUDOLinear
 from sudonet.staircase import Staircase as Staircase
 from sudonet.summary import Summary as Summary
 from sudonet.summary import summary as summary

@@ -93,7 +93,7 @@ def apply(x: Tensor, unit: Staircase) -> Tensor:
     result: Tensor
     if torch.compiler.is_compiling():
         result = _forward_op(x, unit.name)
-    elif _plain(x):
+    elif plain(x):
         result = _eager(x, unit)
     else:
         result = _Staircase.apply(x, unit.name)
@@ -213,11 +213,11 @@ class _Eager(torch.autograd.Function):
 
 
 # Function.apply itself spends longer on its arguments than the C core on 10,000 elements;
-# below it lies what it calls when torch.func is not at work, which _plain makes sure of.
+# below it lies what it calls when torch.func is not at work, which plain makes sure of.
 _eager = super(torch.autograd.Function, _Eager).apply
 
 
-def _plain(x: Tensor) -> bool:
+def plain(x: Tensor) -> bool:
     """Neither a subclass, nor a transform, nor a dispatch mode would see the operator."""
     return (
         type(x) is Tensor
