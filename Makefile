@@ -1,5 +1,6 @@
 # make run   set up .venv, install, train the small demonstration
 # make test  set up .venv, install, run every check
+# make bench measure everything in docs/performance.md again (ten minutes)
 # make docs-figures  draw the pictures of the documentation again
 .DEFAULT_GOAL := help
 PYTHON ?= python3
@@ -7,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
 
-.PHONY: help run test lint docs-figures clean
+.PHONY: help run test bench lint docs-figures clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p' Makefile
@@ -27,6 +28,9 @@ lint: .venv/installed-dev
 docs-figures: .venv/installed
 	$(BIN)/python docs/figures.py
 
+bench: .venv/installed-bench
+	$(BIN)/python benchmarks/run.py
+
 clean:
 	rm -rf .venv build dist out
 
@@ -40,4 +44,8 @@ $(BIN)/python:
 
 .venv/installed-dev: .venv/installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/installed-bench: .venv/installed
+	$(PIP) --editable '.[bench]'
 	@touch $@
