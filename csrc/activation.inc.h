@@ -20,10 +20,14 @@ INLINE void store_some(float *p, V a, int64_t n) {
 
 INLINE V forward_one(const sudo_unit *u, V x) {
     if (u->count && u->count <= CHAIN) return v_select(m_nan(x), x, value_by_chain(u, x));
-    return unit_value(u, x, halves_for(u, x));
+    return unit_value(u, x, halves_for(u, x), CHAIN);
 }
 
-INLINE V backward_one(const sudo_unit *u, V grad, V x) { return v_mul(grad, slope(u, x, halves_for(u, x))); }
+/* Where the slope is 0 nothing passes, not even infinity. */
+INLINE V backward_one(const sudo_unit *u, V grad, V x) {
+    const V d = slope_of_number(u, x, halves_for(u, x));
+    return v_select(m_nan(x), x, v_keep(m_gt(d, v_zero()), v_mul(grad, d)));
+}
 
 /* A copy whose switches are constants lets the compiler take them out of the loop. */
 INLINE void forward_as(sudo_unit u, int underlying, int rectified, const float *x, float *y, int64_t n) {

@@ -49,6 +49,16 @@ INLINE VI v_to_int(V a) { return _mm512_cvtps_epi32(a); }
 /* a * 2^n for n in the range of normal exponents */
 INLINE V v_scale2(V a, VI n) { return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(n, 23))); }
 INLINE float v_sum(V a) { return _mm512_reduce_add_ps(a); }
+/* The sums of four vectors, next to one another. */
+INLINE void v_store_sums(float *p, V a, V b, V c, V d) {
+    const V ab = v_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const V cd = v_add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const V s = v_add(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    const __m256 t = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
+    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(t), _mm256_extractf128_ps(t, 1)));
+}
 
 #elif defined(SUDO_AVX2)
 
@@ -88,6 +98,10 @@ INLINE float v_sum(V a) {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
+INLINE void v_store_sums(float *p, V a, V b, V c, V d) {
+    const V t = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(t), _mm256_extractf128_ps(t, 1)));
+}
 
 #elif defined(SUDO_PORTABLE)
 
@@ -123,6 +137,7 @@ INLINE unsigned m_bits(M m) { return (m[0] & 1u) | (m[1] & 2u) | (m[2] & 4u) | (
 INLINE VI v_to_int(V a) { return __builtin_convertvector(v_round(a), VI); }
 INLINE V v_scale2(V a, VI n) { return (V)((VI)a + (n << 23)); }
 INLINE float v_sum(V a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+INLINE void v_store_sums(float *p, V a, V b, V c, V d) { v_store(p, (V){v_sum(a), v_sum(b), v_sum(c), v_sum(d)}); }
 
 #else
 #error "define SUDO_AVX512, SUDO_AVX2 or SUDO_PORTABLE before including simd.h"

@@ -18,6 +18,8 @@
 #define SLIM_ROWS 8             /* rows of a tile one to three vectors wide */
 #define DEPTH 128               /* terms of a sum before the next tile: a panel of them stays close */
 
+INLINE int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+
 typedef struct {
     const float *coefficients;
     int64_t row_step, term_step; /* coefficient of row i, term j: [i * row_step + j * term_step] */
@@ -141,6 +143,51 @@ static void multiply(const product *p) {
     }
 }
 
+/* Inputs of a layer up to which its gradient is cheaper as products along the lanes. */
+#define NARROW 11
+
+INLINE void dots_tile(const float *delta, const float *y, int64_t lanes, float *gradient, int64_t stride, const int rows) {
+    V sum[5][4];
+#pragma GCC unroll 5
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) sum[i][k] = v_zero();
+    for (int64_t b = 0; b < lanes; b += W) {
+        V line[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) line[k] = v_load(y + k * lanes + b);
+#pragma GCC unroll 5
+        for (int i = 0; i < rows; i++) {
+            const V d = v_load(delta + i * lanes + b);
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++) sum[i][k] = v_fma(d, line[k], sum[i][k]);
+        }
+    }
+#pragma GCC unroll 5
+    for (int i = 0; i < rows; i++) v_store_sums(gradient + i * stride, sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+}
+
+/* The gradient of a narrow layer, straight from rows: g[o][k] = sum_b d[o][b] y[k][b].
+ * Rows of y past the inputs are ones, for the bias, and then zeros, as the padding is. */
+static void dots(const float *delta, const float *y, int64_t lanes, float *gradient, int32_t rows, int64_t inputs, int64_t stride) {
+    for (int32_t row = 0; row < rows; row++) memset(gradient + row * stride, 0, (size_t)stride * sizeof(float));
+    for (int64_t k = 0; k <= inputs; k += 4) {
+        for (int32_t row = 0; row < rows;) {
+            const float *d = delta + row * lanes, *line = y + k * lanes;
+            float *g = gradient + row * stride + k;
+            const int32_t left = rows - row, taken = left <= 5 ? left : left < 10 ? 4 : 5;
+            switch (taken) {
+            case 1: dots_tile(d, line, lanes, g, stride, 1); break;
+            case 2: dots_tile(d, line, lanes, g, stride, 2); break;
+            case 3: dots_tile(d, line, lanes, g, stride, 3); break;
+            case 4: dots_tile(d, line, lanes, g, stride, 4); break;
+            default: dots_tile(d, line, lanes, g, stride, 5); break;
+            }
+            row += taken;
+        }
+    }
+}
+
 #if W == 16
 INLINE void transpose_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
     __m512 r[16], s[16];
@@ -194,7 +241,7 @@ INLINE void activate_as(sudo_unit u, int underlying, int rectified, float *y, fl
     for (int64_t i = 0; i < n; i += W) {
         const V z = v_load(y + i);
         const halves h = bounded_halves_for(&u, z);
-        v_store(y + i, unit_value(&u, z, h));
+        v_store(y + i, unit_value(&u, z, h, SHORT_CHAIN));
         if (d) v_store(d + i, slope_of_number(&u, z, h)); /* a NaN shows in the loss */
     }
 }
@@ -209,8 +256,6 @@ static void activate(const sudo_unit *unit, float *y, float *d, int64_t n) {
     }
 #undef CALL
 }
-
-INLINE int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
 
 typedef struct {
     V rate, first, second, keep_first, keep_second, epsilon, correction;
@@ -389,10 +434,14 @@ static float train_step(sudo_network *net, const workspace *s, const float *x, c
         if (l) {
             multiply(&(product){weights, 1, stride, above, lanes, next, lanes, net->sizes[l], net->sizes[l + 1], net->lanes});
             for (int64_t i = 0; i < net->sizes[l] * lanes; i += W) v_store(next + i, v_mul(v_load(next + i), v_load(d[l] + i)));
-            transpose(y[l], stride, lanes, s->transposed);
         }
-        const float *inputs = l ? s->transposed : x_transposed;
-        multiply(&(product){above, lanes, 1, inputs, stride, s->gradient, stride, net->sizes[l + 1], count, (int32_t)stride});
+        if (net->sizes[l] <= NARROW) {
+            dots(above, l ? y[l] : x, lanes, s->gradient, net->sizes[l + 1], net->sizes[l], stride);
+        } else {
+            if (l) transpose(y[l], stride, lanes, s->transposed);
+            const float *inputs = l ? s->transposed : x_transposed;
+            multiply(&(product){above, lanes, 1, inputs, stride, s->gradient, stride, net->sizes[l + 1], count, (int32_t)stride});
+        }
         update(net, &constants, s->gradient, s->weights[l], net->sizes[l + 1] * stride);
         above = next;
         float *swap = delta;

@@ -5,8 +5,10 @@
 #include "simd.h"
 #include "sudonet.h"
 
-/* Up to here comparing with every threshold costs less than a guess. */
-#define CHAIN (W == 16 ? 15 : 7)
+/* Thresholds up to which comparing with each costs less than a guess: one that has to work
+ * out exp for it, or one that has it already, because the slope needs it too. */
+#define CHAIN 15
+#define SHORT_CHAIN 4
 
 /* exp(-t) for t >= 0, within 2 units in the last place; stays at exp(-87) beyond. */
 INLINE V v_exp_bounded(V t) {
@@ -53,13 +55,24 @@ INLINE V value_by_chain(const sudo_unit *u, V x) {
     return y;
 }
 
+/* a / b rounded once, as division does it, for the a and b of every unit with up to 65,536
+ * levels (all of them were tried): a product with 1 / b, corrected by its own remainder. */
+INLINE V quotient(V a, float b) {
+#if W == 4
+    return v_div(a, v_set1(b));
+#else
+    const V r = v_set1(1.0f / b), q = v_mul(a, r);
+    return v_fma(v_fma(v_sub(v_zero(), q), v_set1(b), a), r, q);
+#endif
+}
+
 INLINE V value_by_guess(const sudo_unit *u, V x, halves h) {
     V f = x;
     if (is_sigmoidal(u)) f = v_select(m_lt(x, v_zero()), v_mul(h.e, h.r), h.r);
     V position = v_fma(f, v_set1(u->scale), v_set1(u->offset));
     position = v_min(v_max(position, v_set1(u->low)), v_set1(u->high));
     const V plateau = v_ceil(position);
-    V y = v_div(v_mul(v_sub(plateau, v_set1(u->centre)), v_set1(u->factor)), v_set1(u->span));
+    V y = quotient(v_mul(v_sub(plateau, v_set1(u->centre)), v_set1(u->factor)), u->span);
     if (u->rectified) y = v_max(y, v_zero());
     const V distance = v_abs(v_sub(v_sub(plateau, position), v_set1(0.5f)));
     unsigned doubtful = m_bits(m_gt(distance, v_set1(0.5f - u->doubt)));
@@ -115,8 +128,8 @@ INLINE halves bounded_halves_for(const sudo_unit *u, V x) {
     return is_sigmoidal(u) ? halves_from(v_exp_bounded(stretched(u, x))) : (halves){v_zero(), v_zero()};
 }
 
-INLINE V unit_value(const sudo_unit *u, V x, halves h) {
-    const V y = u->count == 0 ? smooth_value(u, x, h) : u->count <= CHAIN ? value_by_chain(u, x) : value_by_guess(u, x, h);
+INLINE V unit_value(const sudo_unit *u, V x, halves h, int chain) {
+    const V y = u->count == 0 ? smooth_value(u, x, h) : u->count <= chain ? value_by_chain(u, x) : value_by_guess(u, x, h);
     return v_select(m_nan(x), x, y);
 }
 

@@ -39,9 +39,10 @@ def forward(x: Tensor, unit: Staircase) -> Tensor:
     if x.dtype is torch.float32 and (core := _core_for(x)):
         out = torch.empty_like(x)
         x = _laid_out_like(out, x)
+        place, _kept = native_unit(unit)  # until C is done with it
         threads = torch.get_num_threads()
         core.functions.sudo_forward(
-            core.path_number, native_unit(unit)[0], x.data_ptr(), out.data_ptr(), x.numel(), threads
+            core.path_number, place, x.data_ptr(), out.data_ptr(), x.numel(), threads
         )
         return out
     if x.dtype not in _NUMPY:
@@ -59,9 +60,10 @@ def backward(grad: Tensor, x: Tensor, unit: Staircase) -> Tensor:
     if x.dtype is grad.dtype is torch.float32 and (core := _core_for(x)):
         out = torch.empty_like(x)
         x, grad = _laid_out_like(out, x), _laid_out_like(out, grad)
+        place, _kept = native_unit(unit)
         core.functions.sudo_backward(
             core.path_number,
-            native_unit(unit)[0],
+            place,
             grad.data_ptr(),
             x.data_ptr(),
             out.data_ptr(),
@@ -115,7 +117,9 @@ def _tables(unit: Staircase, dtype: torch.dtype, device: torch.device) -> tuple[
 
 
 def _core_for(x: Tensor) -> Core | None:
-    return native.core() if x.device.type == "cpu" else None
+    # A tensor whose storage was freed has no address: torch's operations say so.
+    freed = not x.data_ptr() and x.numel() and not x._is_zerotensor()
+    return native.core() if x.device.type == "cpu" and not freed else None
 
 
 @lru_cache(maxsize=1024)
@@ -134,8 +138,8 @@ def native_unit(unit: Staircase) -> tuple[int, Unit]:
         stretch=stretch,
         scale=scale,
         offset=offset,
-        low=doubt / 2,
-        high=unit.levels,
+        low=0.5,  # the middle of the first and of the last plateau: never in doubt
+        high=unit.levels - 0.5,
         doubt=doubt,
         centre=centre,
         factor=6 if unit.underlying == "relu6" else 1,
@@ -146,7 +150,9 @@ def native_unit(unit: Staircase) -> tuple[int, Unit]:
 
 
 def _laid_out_like(out: Tensor, t: Tensor) -> Tensor:
-    return t if t.stride() == out.stride() else torch.empty_like(out).copy_(t)
+    # a lazily negated tensor's memory holds the opposite, and lazy zeros have no memory
+    as_is = t.stride() == out.stride() and not t.is_neg() and not t._is_zerotensor()
+    return t if as_is else torch.empty_like(out).copy_(t)
 
 
 def _flat(out: Tensor, *inputs: Tensor) -> list[Tensor]:
@@ -189,9 +195,9 @@ def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
             torch.add(constant, position, alpha=scale, out=position)
         else:
             torch.add(constant, x[begin:end], alpha=scale, out=position)
-        # Plateau k of 1..L is the half-open interval (k-1, k] of positions. The
-        # lower bound keeps a saturated input from making a level of its own.
-        position.clamp_(doubt / 2, levels)
+        # Plateau k of 1..L is the half-open interval (k-1, k] of positions. Saturated
+        # inputs go to the middle of the first or the last one, where there is no doubt.
+        position.clamp_(0.5, levels - 0.5)
         torch.ceil(position, out=distance)
         code = out[begin:end].copy_(distance)
         distance.sub_(position).sub_(0.5).abs_()

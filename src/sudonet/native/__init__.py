@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -52,7 +53,11 @@ def _find() -> tuple[Core | None, str]:
     choice = settings.native_choice()
     if choice == "off":
         return None, f"switched off by {settings.NATIVE}=off"
-    libraries = sorted(p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES)
+    built_for_us = sysconfig.get_config_var("EXT_SUFFIX") or ""
+    libraries = sorted(
+        (p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES),
+        key=lambda p: not p.name.endswith(built_for_us),  # another Python's may be older
+    )
     if not libraries:
         return None, (
             "not built: there was no C compiler, or it failed, when sudonet was installed "

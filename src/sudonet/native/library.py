@@ -94,16 +94,17 @@ def load(file: Path, choice: str) -> Core:
     """The core in ``file`` on the path ``choice``, or on the fastest if that is ``auto``."""
     try:
         functions = ctypes.CDLL(str(file))
+        found = functions.sudo_abi()
+        if found != ABI:
+            raise CoreError(
+                f"{file.name} has interface {found}, this version needs {ABI}: "
+                "install sudonet again"
+            )
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(functions, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         raise CoreError(f"{file.name} cannot be loaded: {error}") from error
-    if functions.sudo_abi() != ABI:
-        raise CoreError(
-            f"{file.name} has interface {functions.sudo_abi()}, this version needs {ABI}: "
-            "install sudonet again"
-        )
     runs = [name for name, number in PATHS.items() if functions.sudo_supports(number)]
     if choice == "auto":
         return Core(functions, runs[-1])

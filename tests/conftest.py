@@ -1,0 +1,58 @@
+"""Fixtures that send the work to one form of the C core, or past it."""
+
+import shutil
+
+import pytest
+import torch
+
+from sudonet import kernels, native, settings
+from sudonet.native.library import PATHS
+
+
+@pytest.fixture
+def native_path(monkeypatch):
+    """A function: call it with a value of SUDONET_NATIVE, and the test runs with that."""
+
+    def use(name):
+        monkeypatch.setenv(settings.NATIVE, name)
+        native.core.cache_clear()
+        core = native.core()
+        if core is None and name != "off":
+            reason = native.status().reason
+            no_compiler = reason.startswith("not built") and shutil.which("cc") is None
+            if "this CPU cannot run" not in reason and not no_compiler:
+                pytest.fail(f"{name}: {reason}")
+            pytest.skip(f"{name}: {reason}")
+        return core
+
+    yield use
+    native.core.cache_clear()
+
+
+@pytest.fixture(params=PATHS)
+def core(request, native_path):
+    """The C core on every path that this CPU runs."""
+    return native_path(request.param)
+
+
+@pytest.fixture(params=["small", "blocks", *PATHS])
+def route(request, native_path, monkeypatch):
+    """Every way through the operator, for every size: look-up, blocks, the paths in C."""
+    if request.param in PATHS:
+        native_path(request.param)
+        return
+    native_path("off")
+    if request.param == "blocks":
+        monkeypatch.setattr(kernels, "SMALL", -1)
+        monkeypatch.setattr(kernels, "BLOCK", 1000)
+    else:
+        monkeypatch.setattr(kernels, "SMALL", 10**9)
+
+
+@pytest.fixture
+def one_thread():
+    """For tests of many small calls: on a busy machine threads wait for one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
