@@ -18,6 +18,7 @@ run: .venv/installed
 
 test: .venv/installed-dev lint
 	$(BIN)/python -m pytest
+	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow'
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -267,10 +267,6 @@ def main() -> str:
             "native engine, 2 threads over 1",
             *(cell(f["native engine, 2 threads"], f["native engine"]) for f in found),
         ],
-        [
-            "aim: over the loop / over JAX",
-            *(f"{c.target_loop:g} / {c.target_jax:g}" for c in CASES),
-        ],
     ]
     return table(heading, rows)
 

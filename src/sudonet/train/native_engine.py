@@ -19,6 +19,9 @@ from sudonet.train.result import Result
 from sudonet.train.spec import AnySpec, Order, Spec, Weights, initial_weights
 from sudonet.units import SMOOTH
 
+MOST_LAYERS = 64
+"""SUDO_MAX_LAYERS of csrc/sudonet.h."""
+
 LARGEST_STACK = 32
 """Networks that share prepared minibatches; more would not make them cheaper."""
 
@@ -40,6 +43,16 @@ class NativeEngine:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.name = f"native-{core.path}"
+
+    @staticmethod
+    def refusal(spec: AnySpec) -> str | None:
+        """Why ``spec`` cannot be trained here, in words, or None if it can."""
+        if not isinstance(spec, Spec):
+            return "trains no convolutions"
+        layers = len(spec.sizes) - 1
+        return (
+            f"trains {MOST_LAYERS} layers at most, got {layers}" if layers > MOST_LAYERS else None
+        )
 
     @staticmethod
     def key(spec: AnySpec) -> tuple[Any, ...]:

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from sudonet.train.data import floats
 from sudonet.train.spec import AnySpec, Weights, with_weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """A network after training.
 
@@ -41,7 +42,7 @@ class Result:
     losses: NDArray[np.float32] = field(repr=False)
     diverged: int | None
     engine: str
-    seconds: float = field(compare=False)
+    seconds: float
 
     def module(self) -> nn.Sequential:
         """The network as an ordinary module, ready to use or to train on."""
@@ -50,6 +51,6 @@ class Result:
     def predict(self, inputs: Any, rows: int = 10_000) -> NDArray[np.float32]:
         """Outputs for ``inputs``, computed in PyTorch, ``rows`` samples at a time."""
         model = self.module()
-        x = torch.as_tensor(inputs, dtype=torch.float32)
+        x = torch.from_numpy(floats(inputs))
         with torch.no_grad():
             return np.concatenate([model(part).numpy() for part in x.split(rows)])

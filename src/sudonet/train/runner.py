@@ -8,6 +8,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import torch
@@ -16,7 +17,7 @@ from sudonet import native
 from sudonet.train.data import Data
 from sudonet.train.native_engine import NativeEngine
 from sudonet.train.result import Result
-from sudonet.train.spec import AnySpec, ConvolutionalSpec
+from sudonet.train.spec import AnySpec, whole
 from sudonet.train.torch_engine import TorchEngine
 
 ENGINES = ("auto", "native", "torch")
@@ -102,9 +103,7 @@ def stream(
         data = Data.of(*data, classes=classes)
     for spec in specs:
         data.check(spec)
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads must be an integer >= 1, got {threads!r}")
-    threads = threads or torch.get_num_threads()
+    threads = torch.get_num_threads() if threads is None else whole("threads", threads, 1)
     by_engine: dict[Engine, Stack] = defaultdict(list)
     chosen = _engines(engine, device)
     for index, spec in enumerate(specs):
@@ -112,10 +111,7 @@ def stream(
     tracker = _Tracker(sum(spec.steps for spec in specs), progress)
     for runs_on, some in by_engine.items():
         stacks = _stacks(runs_on, some, threads)
-        if isinstance(runs_on, NativeEngine):
-            yield from _in_threads(runs_on, stacks, data, threads, tracker)
-        else:
-            yield from _one_by_one(runs_on, stacks, data, threads, tracker)
+        yield from _in_threads(runs_on, stacks, data, threads if device == "cpu" else 1, tracker)
 
 
 def _engines(engine: str, device: str) -> Callable[[AnySpec], Engine]:
@@ -129,11 +125,10 @@ def _engines(engine: str, device: str) -> Callable[[AnySpec], Engine]:
     in_c = NativeEngine(core) if core else None
 
     def chosen(spec: AnySpec) -> Engine:
-        if not isinstance(spec, ConvolutionalSpec):
-            return in_c or in_torch
-        if engine == "native":
-            raise ValueError("engine='native' trains no convolutions: use engine='auto'")
-        return in_torch
+        refusal = NativeEngine.refusal(spec)
+        if refusal and engine == "native":
+            raise ValueError(f"engine='native' {refusal}: use engine='auto'")
+        return in_c if in_c and not refusal else in_torch
 
     return chosen
 
@@ -172,40 +167,30 @@ class _Tracker:
             self._progress(self._done, self._total)
 
 
-def _one_by_one(
-    engine: TorchEngine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
-) -> Iterator[Result]:
-    before = torch.get_num_threads()
-    calls = 0
-
-    def tick(steps: int) -> bool:
-        nonlocal calls
-        calls += 1
-        if calls % 64 == 0:
-            tracker.show()
-        return tracker(steps)
-
-    for stack in stacks:
-        torch.set_num_threads(threads)
-        try:
-            results = engine.train(stack, data, tick)
-        finally:
-            torch.set_num_threads(before)
-        tracker.show()
-        yield from results
-
-
 def _in_threads(
-    engine: NativeEngine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
+    engine: Engine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
 ) -> Iterator[Result]:
-    finished: queue.Queue[list[Result] | BaseException] = queue.Queue()
+    # A slow caller keeps the workers waiting, not their results in memory.
+    finished: queue.Queue[list[Result] | BaseException] = queue.Queue(threads)
+    before = torch.get_num_threads()
 
     def work(stack: Any) -> None:
+        if tracker.stop.is_set():
+            return
+        results: list[Result] | BaseException
         try:
-            if not tracker.stop.is_set():
-                finished.put(engine.train(stack, data, tracker))
+            # Threads that share a product or a convolution round it by how they share it:
+            # each thread has stacks of its own instead. torch keeps the number by thread.
+            torch.set_num_threads(1)
+            results = engine.train(stack, data, tracker)
         except BaseException as error:
-            finished.put(error)
+            results = error
+        finally:
+            torch.set_num_threads(before)
+        while not tracker.stop.is_set():
+            with suppress(queue.Full):
+                finished.put(results, timeout=0.1)
+                break
 
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -222,5 +207,6 @@ def _in_threads(
                     raise results
                 tracker.show()
                 yield from results
-        finally:
+        except BaseException:  # an interrupt, a fault, or a caller that wants no more
             tracker.stop.set()
+            raise

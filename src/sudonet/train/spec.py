@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -94,11 +95,12 @@ class Training:
             self, "activation", tuple(activation_name(activation(name)) for name in names)
         )
         for name, least in (("steps", 0), ("batch_size", 1), ("seed", 0)):
-            _whole(name, getattr(self, name), least)
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be a number > 0, got {self.learning_rate!r}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
+            whole(name, getattr(self, name), least)
+        rate, momentum = self.learning_rate, self.momentum
+        if not isinstance(rate, Real) or not math.isfinite(rate) or rate <= 0:
+            raise ValueError(f"learning_rate must be a number > 0, got {rate!r}")
+        if not isinstance(momentum, Real) or not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be a number in [0, 1), got {momentum!r}")
 
     @property
     def activations(self) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ class Spec(Training):
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        sizes = tuple(_whole("a layer size", size, 1) for size in self.sizes)
+        sizes = tuple(whole("a layer size", size, 1) for size in self.sizes)
         if len(sizes) < 2:
             raise ValueError(f"sizes must name inputs and outputs at least, got {self.sizes!r}")
         object.__setattr__(self, "sizes", sizes)
@@ -160,6 +162,15 @@ class Convolution:
     kernel: int = 3
     stride: int = 1
     transposed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "kernel", "stride"):
+            whole(name, getattr(self, name), 1)
+        if self.kernel % 2 == 0:
+            raise ValueError(
+                f"kernel must be odd, got {self.kernel}: an even one cannot be padded alike "
+                "on both sides"
+            )
 
     def module(self, inputs: int) -> nn.Module:
         padding = self.kernel // 2
@@ -198,8 +209,9 @@ class ConvolutionalSpec(Training):
     layers: tuple[Convolution, ...]
 
     def __post_init__(self) -> None:
-        for size in self.input_shape:
-            _whole("a size of input_shape", size, 1)
+        shape = tuple(whole("a size of input_shape", size, 1) for size in self.input_shape)
+        object.__setattr__(self, "input_shape", shape)
+        object.__setattr__(self, "layers", tuple(self.layers))
         if len(self.input_shape) != 3 or not self.layers:
             raise ValueError(
                 "a convolutional network needs input_shape (channels, height, width) and layers, "
@@ -317,7 +329,8 @@ def with_weights(model: nn.Sequential, weights: Weights) -> nn.Sequential:
     return model
 
 
-def _whole(name: str, value: object, least: int) -> int:
+def whole(name: str, value: object, least: int) -> int:
+    """``value`` if it is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)

@@ -113,7 +113,11 @@ class TorchEngine:
         in_epoch = torch.full((sums.shape[1],), float(an_epoch))
         if steps % an_epoch:
             in_epoch[-1] = steps % an_epoch
-        return (sums.cpu() / in_epoch).numpy(), diverged
+        curves = (sums.cpu() / in_epoch).numpy()
+        for curve, after in zip(curves, diverged, strict=True):
+            if after:  # what comes later is no training, though a loss may be finite again
+                curve[-(-after // an_epoch) :] = np.nan
+        return curves, diverged
 
 
 class _Stack:
@@ -127,6 +131,7 @@ class _Stack:
         self.gradient = torch.zeros_like(self.flat)
         self.moment1 = torch.zeros_like(self.flat)
         self.moment2 = torch.zeros_like(self.flat)
+        self.change = torch.zeros_like(self.flat)
         self.layers = _views(self.flat, sizes)
         self.gradients = _views(self.gradient, sizes)
         for i, spec in enumerate(specs):
@@ -175,13 +180,15 @@ class _Stack:
         self.steps += 1
         if self.spec.optimiser == "momentum":
             self.moment1.mul_(self.spec.momentum).add_(self.gradient)
-            self.flat.sub_(self.rates * self.moment1)
+            self.flat.sub_(torch.mul(self.moment1, self.rates, out=self.change))
             return
         first, second, epsilon = ADAM
         self.moment1.lerp_(self.gradient, 1 - first)
         self.moment2.mul_(second).addcmul_(self.gradient, self.gradient, value=1 - second)
-        scale = self.moment2.sqrt().div_((1 - second**self.steps) ** 0.5).add_(epsilon)
-        self.flat.sub_(self.moment1.div(scale).mul_(self.rates / (1 - first**self.steps)))
+        scale = torch.sqrt(self.moment2, out=self.change)
+        scale.div_((1 - second**self.steps) ** 0.5).add_(epsilon)
+        torch.div(self.moment1, scale, out=self.change)
+        self.flat.sub_(self.change.mul_(self.rates / (1 - first**self.steps)))
 
 
 class _Module:
@@ -275,6 +282,9 @@ _unit = lru_cache(maxsize=1024)(Staircase.parse)
 def _value(name: str, z: Tensor) -> Tensor:
     if name not in SMOOTH:
         return kernels.forward(z, _unit(name))
+    if name == "sigmoid":
+        # torch rounds exp, unlike the sigmoid, the same wherever in a tensor a number stands.
+        return z.neg().exp_().add_(1).reciprocal_()
     result: Tensor = getattr(nn.functional, name)(z)
     return result
 
