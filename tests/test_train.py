@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from sudonet.train import Convolution, ConvolutionalSpec, Result, Spec, stream, train
+from sudonet.train.native_engine import NativeEngine
+from sudonet.train.torch_engine import TorchEngine
 
 X = np.linspace(-1, 1, 12).reshape(-1, 1)
 QUICK = Spec(sizes=(1, 3, 1), steps=5)
@@ -111,6 +113,17 @@ def test_an_error_in_the_callers_progress_ends_the_training(engine, threads):
     before = threading.active_count()
     with pytest.raises(RuntimeError, match="no more"):
         train([QUICK] * 50, (X, X), engine=engine, threads=threads, progress=progress)
+    assert threading.active_count() == before
+
+
+def test_an_error_in_an_engine_reaches_the_caller(engine, monkeypatch):
+    def fail(self, stack, data, tick):
+        raise MemoryError("too large")
+
+    before = threading.active_count()
+    monkeypatch.setattr(NativeEngine if engine == "native" else TorchEngine, "train", fail)
+    with pytest.raises(MemoryError, match="too large"):
+        train([ENDLESS, QUICK], (X, X), engine=engine, threads=2)
     assert threading.active_count() == before
 
 

@@ -69,12 +69,13 @@ def test_a_result_is_the_same_alone_and_in_any_company(engine, plan, data):
             assert_identical(result, alone[place])
 
 
-@pytest.mark.parametrize("count", [2, 3, 11, 40])
-def test_large_stacks_are_as_good_as_company_of_one(engine, count):
+@pytest.mark.parametrize("count", [2, 3, 8, 40])
+@pytest.mark.parametrize("sizes", [(3, 5, 33, 10), (2, 7, 17, 1), (3, 33, 50, 2)], ids=str)
+def test_threads_do_not_round(engine, sizes, count):
     """Products of this size are shared by threads, and rounded by how, if they may be."""
     specs = [
         Spec(
-            sizes=(3, 33, 50, 2),
+            sizes=sizes,
             activation=ACTIVATIONS[i % len(ACTIVATIONS)],
             learning_rate=0.001 * (i + 1),
             steps=5,

