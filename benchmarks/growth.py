@@ -71,7 +71,7 @@ def main(folder: Path) -> str:
     for axis, (label, points) in zip(axes, sweeps.items(), strict=True):
         ticks = [tick for *_, tick in points]
         for engine, colour in COLOURS.items():
-            times = [seconds_a_step(engine, s, n, 0.12) * 1e6 for s, n, _ in points]
+            times = [seconds_a_step(engine, s, n, 0.4) * 1e6 for s, n, _ in points]
             axis.plot(ticks, times, "o-", color=colour, label=f"{engine} engine")
         bound = [flops(s) / peak * 1e6 for s, *_ in points]
         axis.plot(ticks, bound, "--", color=GREY, label=f"{peak / 1e9:.0f} GFLOP/s, best product")

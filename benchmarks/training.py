@@ -81,15 +81,6 @@ def pinned(cores: int) -> None:
         os.sched_setaffinity(0, ALL_CORES[:cores])
 
 
-def on_two_cores(run: Run) -> Run:
-    def pinned_run(steps: int) -> None:
-        pinned(2)
-        run(steps)
-        pinned(1)
-
-    return pinned_run
-
-
 def batches(case: Case, steps: int) -> torch.Tensor:
     order, _ = Order(seed=0, samples=5000, batch_size=BATCH).take(steps)
     return torch.from_numpy(order).long()
@@ -216,10 +207,6 @@ def measure(case: Case, seconds: float = 0.6, rounds: int = 5) -> dict[str, Time
         "torch engine": (engine(case, "torch", "tanh"), case.networks),
         "native engine": (engine(case, "native", "tanh"), case.networks),
         "native engine, SUDO-16": (engine(case, "native", "sudo-16"), case.networks),
-        "native engine, 2 threads": (
-            on_two_cores(engine(case, "native", "tanh", 2)),
-            case.networks,
-        ),
     }
     timers = {
         name: per_network_step(run, networks, seconds)
@@ -236,12 +223,27 @@ def measure(case: Case, seconds: float = 0.6, rounds: int = 5) -> dict[str, Time
     }
 
 
+def scaling(case: Case) -> float:
+    """How much faster two threads are than one, with as many networks for each."""
+    case = Case(case.name, case.sizes, 48 if case.networks > 20 else 12)
+    pinned(len(ALL_CORES))
+    timers = [
+        per_network_step(engine(case, "native", "tanh", threads), case.networks, 1.5)
+        for threads in (1, 2)
+    ]
+    rounds = [[once() for once in timers] for _ in range(5)]
+    pinned(1)
+    one, two = np.median(rounds, axis=0)
+    return float(one / two)
+
+
 def main() -> str:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     pinned(1)  # JAX starts its threads when it is first used, and so keeps to one core
     heading = ["", *(case.name for case in CASES)]
     found = [measure(case) for case in CASES]
+    scaled = [scaling(case) for case in CASES]
     pinned(len(ALL_CORES))
 
     def cell(time: Time | None, peer: Time | None) -> str:
@@ -263,10 +265,7 @@ def main() -> str:
             "SUDO-16: native engine over the loop",
             *(cell(f["native engine, SUDO-16"], f["loop, SUDO-16"]) for f in found),
         ],
-        [
-            "native engine, 2 threads over 1",
-            *(cell(f["native engine, 2 threads"], f["native engine"]) for f in found),
-        ],
+        ["native engine, 2 threads over 1", *(f"{faster:.2f}" for faster in scaled)],
     ]
     return table(heading, rows)
 

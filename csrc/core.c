@@ -13,6 +13,7 @@
     void sudo_forward##suffix(const sudo_unit *, const float *, float *, int64_t);                 \
     void sudo_backward##suffix(const sudo_unit *, const float *, const float *, float *, int64_t); \
     int64_t sudo_scratch##suffix(const sudo_network *);                                            \
+    int64_t sudo_prepared##suffix(int32_t, int32_t, int32_t);                                      \
     void sudo_prepare##suffix(const float *, const float *, int32_t, int32_t, int32_t, const int32_t *, const int32_t *, int32_t, int32_t, float *); \
     void sudo_train##suffix(sudo_network *, int32_t, const float *, const int32_t *, int32_t, float *, float *); \
     void sudo_predict##suffix(const sudo_network *, const float *, int64_t, float *, float *);
@@ -142,6 +143,8 @@ void sudo_backward(int32_t path, const sudo_unit *unit, const float *grad, const
 #endif
 
 int64_t sudo_scratch(const sudo_network *net) { return sudo_scratch_portable(net); }
+
+int64_t sudo_prepared(int32_t in, int32_t out, int32_t lanes) { return sudo_prepared_portable(in, out, lanes); }
 
 void sudo_prepare(int32_t path, const float *x, const float *t, int32_t in, int32_t out, int32_t lanes, const int32_t *order, const int32_t *counts, int32_t batch, int32_t steps, float *buffer) {
     CHOOSE(path, sudo_prepare, x, t, in, out, lanes, order, counts, batch, steps, buffer);

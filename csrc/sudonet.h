@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SUDO_ABI 1
+#define SUDO_ABI 2
 
 #if defined(_WIN32)
 #define SUDO_EXPORT __declspec(dllexport)
@@ -63,8 +63,10 @@ SUDO_EXPORT void sudo_backward(int32_t path, const sudo_unit *unit, const float 
 
 /* Floats that one thread of training or prediction needs as scratch. */
 SUDO_EXPORT int64_t sudo_scratch(const sudo_network *net);
+/* Floats that a prepared minibatch takes. */
+SUDO_EXPORT int64_t sudo_prepared(int32_t in, int32_t out, int32_t lanes);
 /* Minibatches for `steps` steps, laid out for sudo_train: order has `batch` samples a step,
- * of which the first counts[s] are used. A step takes (2 padded(in + 1) + out) * lanes floats. */
+ * of which the first counts[s] are used. */
 SUDO_EXPORT void sudo_prepare(int32_t path, const float *x, const float *t, int32_t in, int32_t out, int32_t lanes, const int32_t *order, const int32_t *counts, int32_t batch, int32_t steps, float *buffer);
 /* Trains networks of one shape on the same minibatches; losses is networks x steps. */
 SUDO_EXPORT void sudo_train(int32_t path, sudo_network *nets, int32_t networks, const float *buffer, const int32_t *counts, int32_t steps, float *losses, float *scratch);

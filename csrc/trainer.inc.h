@@ -231,22 +231,37 @@ static float train_step(sudo_network *net, const workspace *s, const float *x, c
     return loss;
 }
 
+/* Rows of a prepared minibatch: inputs, ones for the bias, zeros up to what dots() reads. */
+INLINE int64_t input_rows(int32_t in) { return in <= NARROW ? (in + 4) / 4 * 4 : padded(in + 1); }
+
+/* A narrow first layer needs no transposed inputs. */
+INLINE int64_t transposed_size(int32_t in, int64_t lanes) { return in <= NARROW ? 0 : padded(in + 1) * lanes; }
+
+static int64_t prepared_size(int32_t in, int32_t out, int64_t lanes) {
+    return (input_rows(in) + out) * lanes + transposed_size(in, lanes);
+}
+
 int64_t PATH_NAME(sudo_scratch)(const sudo_network *net) { return scratch_size(net); }
+
+int64_t PATH_NAME(sudo_prepared)(int32_t in, int32_t out, int32_t lanes) { return prepared_size(in, out, lanes); }
 
 void PATH_NAME(sudo_prepare)(const float *x, const float *t, int32_t in, int32_t out, int32_t lanes, const int32_t *order, const int32_t *counts, int32_t batch, int32_t steps, float *buffer) {
     const int64_t stride = padded(in + 1);
-    for (int32_t s = 0; s < steps; s++) {
-        float *columns = buffer, *rows = columns + stride * lanes, *targets = rows + lanes * stride;
-        memset(rows, 0, (size_t)(lanes * stride) * sizeof(float));
-        memset(targets, 0, (size_t)(lanes * out) * sizeof(float));
-        for (int32_t b = 0; b < counts[s]; b++) {
-            const int64_t sample = order[(int64_t)s * batch + b];
-            memcpy(rows + b * stride, x + sample * in, (size_t)in * sizeof(float));
-            for (int32_t o = 0; o < out; o++) targets[o * lanes + b] = t[sample * out + o];
+    for (int32_t s = 0; s < steps; s++, buffer += prepared_size(in, out, lanes)) {
+        float *columns = buffer, *rows = columns + input_rows(in) * lanes, *targets = rows + transposed_size(in, lanes);
+        const int32_t *samples = order + (int64_t)s * batch;
+        memset(buffer, 0, (size_t)prepared_size(in, out, lanes) * sizeof(float));
+        for (int32_t b = 0; b < counts[s]; b++)
+            for (int32_t o = 0; o < out; o++) targets[o * lanes + b] = t[(int64_t)samples[b] * out + o];
+        if (in <= NARROW) {
+            for (int32_t b = 0; b < counts[s]; b++)
+                for (int32_t k = 0; k < in; k++) columns[k * lanes + b] = x[(int64_t)samples[b] * in + k];
+            for (int32_t b = 0; b < lanes; b++) columns[in * lanes + b] = 1.0f;
+        } else {
+            for (int32_t b = 0; b < counts[s]; b++) memcpy(rows + b * stride, x + (int64_t)samples[b] * in, (size_t)in * sizeof(float));
+            for (int32_t b = 0; b < lanes; b++) rows[b * stride + in] = 1.0f;
+            transpose(rows, lanes, stride, columns);
         }
-        for (int32_t b = 0; b < lanes; b++) rows[b * stride + in] = 1.0f;
-        transpose(rows, lanes, stride, columns);
-        buffer = targets + lanes * out;
     }
 }
 
@@ -254,8 +269,9 @@ void PATH_NAME(sudo_train)(sudo_network *nets, int32_t networks, const float *bu
     const workspace space = workspace_in(scratch, nets);
     for (int32_t i = 0; i < networks; i++) {
         sudo_network *net = &nets[i];
-        const int64_t x_size = padded(net->sizes[0] + 1) * net->lanes;
-        const int64_t size = 2 * x_size + net->sizes[net->layers] * (int64_t)net->lanes;
+        const int64_t size = prepared_size(net->sizes[0], net->sizes[net->layers], net->lanes);
+        const int64_t to_rows = input_rows(net->sizes[0]) * net->lanes;
+        const int64_t to_targets = to_rows + transposed_size(net->sizes[0], net->lanes);
         for (int32_t s = 0; s < steps; s++) {
             float *loss = losses + (int64_t)i * steps + s;
             if (net->diverged >= 0) {
@@ -263,7 +279,7 @@ void PATH_NAME(sudo_train)(sudo_network *nets, int32_t networks, const float *bu
                 continue;
             }
             const float *x = buffer + s * size;
-            *loss = train_step(net, &space, x, x + x_size, x + 2 * x_size, counts[s]);
+            *loss = train_step(net, &space, x, x + to_rows, x + to_targets, counts[s]);
             if (!isfinite(*loss)) net->diverged = net->step;
         }
     }

@@ -491,10 +491,10 @@ class Stack:
         t = np.eye(outputs, dtype=np.float32)[self.random.integers(outputs, size=samples)]
         order = self.random.integers(samples, size=(steps, batch), dtype=np.int32)
         counts = np.linspace(batch, 1, steps).astype(np.int32)
-        buffer = np.empty(steps * (2 * padded(inputs + 1) + outputs) * self.lanes, np.float32)
         losses = np.empty((len(self.networks), steps), np.float32)
         data, path = [at(a) for a in (x, t)], self.core.path_number
         shape, chosen = (inputs, outputs, self.lanes), (at(order), at(counts), batch, steps)
+        buffer = np.empty(steps * self.core.functions.sudo_prepared(*shape), np.float32)
         self.core.functions.sudo_prepare(path, *data, *shape, *chosen, at(buffer))
         prepared, found = (at(buffer), at(counts), steps), (at(losses), at(self.scratch))
         self.core.functions.sudo_train(path, self.address, len(self.networks), *prepared, *found)

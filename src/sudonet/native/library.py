@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 1
+ABI = 2
 PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
 """Instruction sets, slowest first."""
 
@@ -66,6 +66,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sudo_forward": (None, [_int32, _pointer, _pointer, _pointer, _int64, _int32]),
     "sudo_backward": (None, [_int32, *[_pointer] * 4, _int64, _int32]),
     "sudo_scratch": (_int64, [_pointer]),
+    "sudo_prepared": (_int64, [_int32] * 3),
     "sudo_prepare": (
         None,
         [_int32, _pointer, _pointer, *[_int32] * 3, _pointer, _pointer, _int32, _int32, _pointer],

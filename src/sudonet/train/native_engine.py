@@ -64,6 +64,11 @@ class NativeEngine:
     def largest_stack(spec: AnySpec) -> int:
         return LARGEST_STACK
 
+    @staticmethod
+    def least_stack(spec: AnySpec) -> int:
+        """So many that preparing a minibatch for all costs little beside training them."""
+        return max(1, 2000 // spec.parameters)
+
     def train(
         self, stack: Sequence[tuple[int, Spec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
@@ -77,7 +82,7 @@ class NativeEngine:
         order = Order(seed=spec.seed, samples=len(data), batch_size=spec.batch_size)
         losses = _Losses(len(stack), order.steps_an_epoch, spec.steps)
         inputs, outputs = spec.sizes[0], spec.sizes[-1]
-        floats = (2 * _padded(inputs + 1) + outputs) * lanes
+        floats = self.core.functions.sudo_prepared(inputs, outputs, lanes)
         cost = _STEP_SECONDS + 6 * batch * spec.parameters * _FLOP_SECONDS
         together = max(1, min(len(stack), int(SLICE_SECONDS / cost)))
         slice_steps = int(

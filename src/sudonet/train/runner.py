@@ -143,10 +143,18 @@ def _stacks(engine: Engine, some: Stack, threads: int) -> list[Stack]:
     for group in groups.values():
         group.sort(key=lambda item: item[1].activations)  # equal activations side by side
         largest = engine.largest_stack(group[0][1])
-        if isinstance(engine, NativeEngine) and len(groups) < 2 * threads:
-            largest = min(largest, -(-len(group) // (2 * threads)))
+        if len(groups) < 2 * threads:
+            largest = _even_share(
+                len(group), min(largest, engine.least_stack(group[0][1])), threads
+            )
         stacks += [group[i : i + largest] for i in range(0, len(group), largest)]
     return sorted(stacks, key=lambda s: -len(s) * s[0][1].steps * s[0][1].parameters)
+
+
+def _even_share(networks: int, least: int, threads: int) -> int:
+    """Size of stacks, ``least`` or a little more, of which every thread gets as many."""
+    rounds = -(-networks // (threads * max(least, -(-networks // (4 * threads)))))
+    return -(-networks // (threads * rounds))
 
 
 class _Tracker:

@@ -52,6 +52,8 @@ class TorchEngine:
     def largest_stack(spec: AnySpec) -> int:
         return min(max(STACK_PARAMETERS // spec.parameters, 4), 90)
 
+    least_stack = largest_stack
+
     def train(
         self, stack: Sequence[tuple[int, AnySpec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
