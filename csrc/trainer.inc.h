@@ -19,7 +19,7 @@ INLINE void activate_as(sudo_unit u, int underlying, int rectified, float *y, fl
     u.rectified = rectified;
     for (int64_t i = 0; i < n; i += W) {
         const V z = v_load(y + i);
-        const halves h = bounded_halves_for(&u, z);
+        const halves h = quick_halves_for(&u, z);
         v_store(y + i, unit_value(&u, z, h, SHORT_CHAIN));
         if (d) v_store(d + i, slope_of_number(&u, z, h)); /* a NaN shows in the loss */
     }

@@ -10,8 +10,8 @@
 #define CHAIN 15
 #define SHORT_CHAIN 4
 
-/* exp(-t) for t >= 0, within 2 units in the last place; stays at exp(-87) beyond. */
-INLINE V v_exp_bounded(V t) {
+/* exp(-t) for t >= 0, within 2 units in the last place; exactly 0 beyond 87. */
+INLINE V v_exp_negative(V t) {
     const V bounded = v_min(t, v_set1(87.0f));
     const V n = v_round(v_mul(bounded, v_set1(-1.44269504088896f)));
     V f = v_fma(n, v_set1(-0.693359375f), v_sub(v_zero(), bounded));
@@ -23,11 +23,8 @@ INLINE V v_exp_bounded(V t) {
     p = v_fma(p, f, v_set1(1.6666665459e-1f));
     p = v_fma(p, f, v_set1(5.0000001201e-1f));
     p = v_add(v_fma(p, v_mul(f, f), f), v_set1(1.0f));
-    return v_scale2(p, v_to_int(n));
+    return v_select(m_gt(t, v_set1(87.0f)), v_zero(), v_scale2(p, v_to_int(n)));
 }
-
-/* The same, exactly 0 beyond 87. */
-INLINE V v_exp_negative(V t) { return v_select(m_gt(t, v_set1(87.0f)), v_zero(), v_exp_bounded(t)); }
 
 /* What tanh and the sigmoid share: e = exp(-|stretch * x|) and r = 1 / (1 + e). */
 typedef struct {
@@ -123,9 +120,19 @@ INLINE halves halves_for(const sudo_unit *u, V x) {
     return is_sigmoidal(u) ? halves_from(v_exp_negative(stretched(u, x))) : (halves){v_zero(), v_zero()};
 }
 
-/* For training: a slope of 1e-37 is as good as none, and the test for it costs time. */
-INLINE halves bounded_halves_for(const sudo_unit *u, V x) {
-    return is_sigmoidal(u) ? halves_from(v_exp_bounded(stretched(u, x))) : (halves){v_zero(), v_zero()};
+/* The same for training, with fewer operations: right to 3e-7, and never quite 0. */
+INLINE halves quick_halves_for(const sudo_unit *u, V x) {
+    if (!is_sigmoidal(u)) return (halves){v_zero(), v_zero()};
+    const float log2_e = 1.44269504f;
+    const V s = v_max(v_mul(v_abs(x), v_set1(u->underlying == SUDO_TANH ? -2 * log2_e : -log2_e)), v_set1(-125.0f));
+    const V n = v_round(s), f = v_sub(s, n);
+    V p = v_set1(1.3264719e-3f);
+    p = v_fma(p, f, v_set1(9.6715139e-3f));
+    p = v_fma(p, f, v_set1(5.5507340e-2f));
+    p = v_fma(p, f, v_set1(2.4022242e-1f));
+    p = v_fma(p, f, v_set1(6.9314700e-1f));
+    p = v_fma(p, f, v_set1(1.0f));
+    return halves_from(v_scale2(p, v_to_int(n)));
 }
 
 INLINE V unit_value(const sudo_unit *u, V x, halves h, int chain) {
