@@ -1,6 +1,9 @@
 """Fixtures that send the work to one form of the C core, or past it."""
 
+import os
+import shlex
 import shutil
+import subprocess
 
 import pytest
 import torch
@@ -9,8 +12,16 @@ from sudonet import kernels, native, settings
 from sudonet.native.library import PATHS
 
 
+@pytest.fixture(scope="session")
+def c_compiler():
+    """The compiler that an installation would use, by CC or else cc; None if it does not run."""
+    found = shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])
+    runs = found and subprocess.run([found, "--version"], capture_output=True).returncode == 0
+    return found if runs else None
+
+
 @pytest.fixture
-def native_path(monkeypatch):
+def native_path(monkeypatch, c_compiler):
     """A function: call it with a value of SUDONET_NATIVE, and the test runs with that."""
 
     def use(name):
@@ -19,7 +30,7 @@ def native_path(monkeypatch):
         core = native.core()
         if core is None and name != "off":
             reason = native.status().reason
-            no_compiler = reason.startswith("not built") and shutil.which("cc") is None
+            no_compiler = reason.startswith("not built") and c_compiler is None
             if "this CPU cannot run" not in reason and not no_compiler:
                 pytest.fail(f"{name}: {reason}")
             pytest.skip(f"{name}: {reason}")

@@ -339,11 +339,10 @@ def check_that_torch_does_the_work(*words):
 
 
 @pytest.fixture
-def compiler():
-    found = shutil.which("cc")
-    if found is None:
-        pytest.skip("there is no C compiler: no cc on the path")
-    return found
+def compiler(c_compiler):
+    if c_compiler is None:
+        pytest.skip("there is no C compiler: neither CC nor cc runs")
+    return c_compiler
 
 
 def compile_library(compiler, file, text):
