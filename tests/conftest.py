@@ -60,6 +60,16 @@ def route(request, native_path, monkeypatch):
         monkeypatch.setattr(kernels, "SMALL", 10**9)
 
 
+@pytest.fixture(params=[*PATHS, "torch", "torch without the C core"])
+def engine(request, native_path):
+    """The name of an engine, with the C core on one path or switched off."""
+    if request.param in PATHS:
+        native_path(request.param)
+        return "native"
+    native_path("auto" if request.param == "torch" else "off")
+    return "torch"
+
+
 @pytest.fixture
 def one_thread():
     """For tests of many small calls: on a busy machine threads wait for one another."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from families import FAMILIES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,17 +15,6 @@ SMOOTH = {
     "relu6": torch.nn.functional.relu6,
     "hardtanh": torch.nn.functional.hardtanh,
 }
-FAMILIES = [
-    "sudo-{}",
-    "sudo-{}-sigmoid",
-    "sudo-{}-relu6",
-    "sudo-{}-hardtanh",
-    "r-sudo-{}",
-    "r-sudo-{}-full",
-    "r-sudo-{}-relu6",
-    "r-sudo-{}-hardtanh",
-    "r-sudo-{}-hardtanh-full",
-]
 HALVES = [torch.bfloat16, torch.float16]
 TOLERANCE = {
     torch.float64: 1e-14,

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from families import FAMILIES
 from typer.testing import CliRunner
 
 from sudonet import Staircase, cli, functional, kernels, native, settings, staircase
@@ -27,17 +28,6 @@ from sudonet.native import library
 from sudonet.native.library import address as at
 
 PROJECT = Path(__file__).parents[1]
-FAMILIES = [
-    "sudo-{}",
-    "sudo-{}-sigmoid",
-    "sudo-{}-relu6",
-    "sudo-{}-hardtanh",
-    "r-sudo-{}",
-    "r-sudo-{}-full",
-    "r-sudo-{}-relu6",
-    "r-sudo-{}-hardtanh",
-    "r-sudo-{}-hardtanh-full",
-]
 families = pytest.mark.parametrize("family", FAMILIES)
 GRAIN = 131_072  # of csrc/core.c: elements from which on a second thread is worth it
 SIZES = [GRAIN - 1, 2 * GRAIN - 1, 2 * GRAIN, 2 * GRAIN + 1, 3 * GRAIN, 3 * GRAIN + 77, 500_003]

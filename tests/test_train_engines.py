@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from families import FAMILIES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_reference import (
@@ -30,33 +31,10 @@ SMOOTH = ["tanh", "relu", "sigmoid", "hardtanh", "relu6"]
 # turns into the other depends on the path in C: 4, 8 or 16 levels.
 DISCRETE = [
     *(f"sudo-{levels}" for levels in (2, 3, 4, 5, 8, 9, 16, 17, 64, 256)),
-    *(
-        family.format(levels)
-        for levels in (2, 5, 40)
-        for family in (
-            "sudo-{}-sigmoid",
-            "sudo-{}-relu6",
-            "sudo-{}-hardtanh",
-            "r-sudo-{}",
-            "r-sudo-{}-full",
-            "r-sudo-{}-relu6",
-            "r-sudo-{}-hardtanh",
-            "r-sudo-{}-hardtanh-full",
-        )
-    ),
+    *(family.format(levels) for levels in (2, 5, 40) for family in FAMILIES[1:]),
 ]
 TASKS = [("tanh", "squared_error"), ("linear", "squared_error"), ("softmax", "cross_entropy")]
 RATES = {"adam": 0.005, "momentum": 0.1}
-
-
-@pytest.fixture(params=[*PATHS, "torch", "torch without the C core"])
-def engine(request, native_path):
-    """The name of an engine, with the C core on one path or switched off."""
-    if request.param in PATHS:
-        native_path(request.param)
-        return "native"
-    native_path("auto" if request.param == "torch" else "off")
-    return "torch"
 
 
 def task(output, loss, optimiser="adam", **how):

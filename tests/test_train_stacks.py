@@ -20,16 +20,6 @@ ACTIVATIONS = ["tanh", "relu", "sigmoid", "relu6", "sudo-2", "sudo-8", "sudo-64"
 TASKS = [("tanh", "squared_error"), ("linear", "squared_error"), ("softmax", "cross_entropy")]
 
 
-@pytest.fixture(params=[*PATHS, "torch", "torch without the C core"])
-def engine(request, native_path):
-    """The name of an engine, with the C core on one path or switched off."""
-    if request.param in PATHS:
-        native_path(request.param)
-        return "native"
-    native_path("auto" if request.param == "torch" else "off")
-    return "torch"
-
-
 @st.composite
 def plans(draw):
     """Specs that share some shapes, seeds and activations, and samples for them."""
