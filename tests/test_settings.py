@@ -31,6 +31,19 @@ def test_data_folder_may_start_at_home(monkeypatch):
     assert settings.data_folder() == Path.home() / "data"
 
 
+def test_the_cache_is_where_the_user_has_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv(settings.CACHE, str(tmp_path))
+    assert settings.cache_folder() == tmp_path / "sudonet"
+
+
+@pytest.mark.parametrize("text", [None, "", "relative/path"])
+def test_the_cache_is_at_home_by_default(monkeypatch, text):
+    monkeypatch.delenv(settings.CACHE, raising=False)
+    if text is not None:
+        monkeypatch.setenv(settings.CACHE, text)
+    assert settings.cache_folder() == Path.home() / ".cache" / "sudonet"
+
+
 @pytest.mark.parametrize("choice", settings.NATIVE_CHOICES)
 def test_every_choice_in_any_case(monkeypatch, choice):
     monkeypatch.setenv(settings.NATIVE, f" {choice.upper()} ")

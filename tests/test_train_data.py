@@ -116,7 +116,7 @@ def test_names_are_made_canonical():
         (X, X * 1e200, "targets contain NaN or infinity"),  # in float32
         (np.hstack([X, X]), X, "inputs of shape (2,) do not fit a network that needs (1,)"),
         (X, np.hstack([X, X]), "targets of shape (2,) do not fit a network that needs (1,)"),
-        (X.reshape(-1, 1, 1), X, "inputs of shape (1, 1) do not fit"),
+        (X.reshape(-1, 2, 1), X[::2], "inputs of shape (2,) do not fit"),
     ],
 )
 @pytest.mark.parametrize("make", [lambda x, t: (x, t), Data], ids=["arrays", "Data"])
@@ -203,3 +203,12 @@ def test_bad_threads_are_refused(function, threads):
     message = re.escape(f"threads must be an integer >= 1, got {threads!r}")
     with pytest.raises(ValueError, match=message):
         function([Spec(sizes=(1, 1), steps=1)], (X, X), threads=threads)
+
+
+def test_fully_connected_networks_take_images_as_rows(engine):
+    images = np.random.default_rng(0).uniform(-1, 1, (40, 3, 4, 4)).astype(np.float32)
+    flat = images.reshape(40, -1)
+    spec = Spec(sizes=(48, 5, 48), steps=20, batch_size=10)
+    (one,), (other,) = (train([spec], (x, x), engine=engine) for x in (images, flat))
+    assert np.array_equal(one.losses, other.losses)
+    assert all(np.array_equal(a, b) for a, b in zip(one.weights[0], other.weights[0], strict=True))

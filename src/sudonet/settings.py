@@ -7,6 +7,7 @@ from pathlib import Path
 
 DATA = "SUDONET_DATA"
 NATIVE = "SUDONET_NATIVE"
+CACHE = "XDG_CACHE_HOME"
 NATIVE_CHOICES = ("auto", "off", "portable", "avx2", "avx512")
 
 
@@ -17,6 +18,16 @@ def data_folder() -> Path | None:
     """
     text = os.environ.get(DATA, "").strip()
     return Path(text).expanduser() if text else None
+
+
+def cache_folder() -> Path:
+    """The folder for data sets where ``SUDONET_DATA`` is not set.
+
+    ``$XDG_CACHE_HOME/sudonet``, or ``~/.cache/sudonet`` where that variable is unset or, as
+    its specification asks, where it is no absolute path.
+    """
+    base = Path(os.environ.get(CACHE, ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "sudonet"
 
 
 def native_choice() -> str:

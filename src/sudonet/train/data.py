@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sudonet.train.spec import AnySpec
+from sudonet.train.spec import AnySpec, Spec
 
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs and targets, float32, one row a sample."""
+    """Inputs and targets, float32, one row a sample; images too, for networks of either kind."""
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.float32]
@@ -52,11 +52,19 @@ class Data:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @cached_property
+    def flat(self) -> Data:
+        """The same samples, each a row of numbers, as fully connected networks take them."""
+        if self.inputs.ndim == self.targets.ndim == 2:
+            return self
+        return Data(self.inputs.reshape(len(self), -1), self.targets.reshape(len(self), -1))
+
     def check(self, spec: AnySpec) -> None:
         """Raise a ValueError if ``spec`` cannot be trained on this data."""
+        given = self.flat if isinstance(spec, Spec) else self
         for name, ours, shape in (
-            ("inputs", self.inputs, spec.input_shape),
-            ("targets", self.targets, spec.output_shape),
+            ("inputs", given.inputs, spec.input_shape),
+            ("targets", given.targets, spec.output_shape),
         ):
             if ours.shape[1:] != shape:
                 raise ValueError(

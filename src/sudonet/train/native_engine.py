@@ -74,7 +74,7 @@ class NativeEngine:
     ) -> list[Result]:
         """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
         spec = stack[0][1]
-        begun = time.perf_counter()
+        begun, cpu_begun = time.perf_counter(), time.thread_time()
         batch = min(spec.batch_size, len(data))
         lanes = _padded(batch)
         networks = [_Network(s, lanes) for _, s in stack]
@@ -123,6 +123,7 @@ class NativeEngine:
                     return []
             losses.add(found)
         seconds = (time.perf_counter() - begun) / len(stack)
+        cpu_seconds = (time.thread_time() - cpu_begun) / len(stack)
         return [
             Result(
                 index,
@@ -132,6 +133,7 @@ class NativeEngine:
                 structure.diverged if structure.diverged >= 0 else None,
                 self.name,
                 seconds,
+                cpu_seconds,
             )
             for (index, s), network, structure, curve in zip(
                 stack, networks, structures, losses.curves(), strict=True

@@ -32,8 +32,10 @@ class Result:
         The step after which the loss was not finite any more, or None.
     engine
         Which engine trained it. SUDO training is chaotic: compare results of one engine.
-    seconds
-        Time spent on it, its share of a stack's time.
+    seconds, cpu_seconds
+        Time spent on it, its share of a stack's time, and how much of it on a processor.
+    measures
+        What ``judge`` found, if one was given to :func:`sudonet.train.stream`.
     """
 
     index: int
@@ -43,6 +45,8 @@ class Result:
     diverged: int | None
     engine: str
     seconds: float
+    cpu_seconds: float
+    measures: dict[str, float] = field(default_factory=dict)
 
     def module(self) -> nn.Sequential:
         """The network as an ordinary module, ready to use or to train on."""
@@ -53,4 +57,5 @@ class Result:
         model = self.module()
         x = torch.from_numpy(floats(inputs))
         with torch.no_grad():
-            return np.concatenate([model(part).numpy() for part in x.split(rows)])
+            # Where its operands begin decides how a product is rounded: copies begin on a line.
+            return np.concatenate([model(part.clone()).numpy() for part in x.split(rows)])

@@ -25,6 +25,7 @@ ENGINES = ("auto", "native", "torch")
 Engine: TypeAlias = NativeEngine | TorchEngine
 Stack: TypeAlias = list[tuple[int, AnySpec]]
 Progress: TypeAlias = Callable[[int, int], None]
+Judge: TypeAlias = Callable[[Result], dict[str, float]]
 
 
 def train(
@@ -94,10 +95,13 @@ def stream(
     threads: int | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
+    judge: Judge | None = None,
 ) -> Iterator[Result]:
     """Like :func:`train`, but gives each result as soon as it is there, in any order.
 
-    Only the networks in training are in memory, however many specs there are.
+    Only the networks in training are in memory, however many specs there are. ``judge``
+    is called with each network that did not diverge, in the thread that trained it; what
+    it returns becomes the result's ``measures``.
     """
     if not isinstance(data, Data):
         classes = next((s.output_shape[0] for s in specs if s.loss == "cross_entropy"), None)
@@ -112,7 +116,13 @@ def stream(
     tracker = _Tracker(sum(spec.steps for spec in specs), progress)
     for runs_on, some in by_engine.items():
         stacks = _stacks(runs_on, some, threads)
-        yield from _in_threads(runs_on, stacks, data, threads if device == "cpu" else 1, tracker)
+        count = threads if device == "cpu" else 1
+        yield from _in_threads(runs_on, stacks, data, count, tracker, judge)
+
+
+def engine_name(spec: AnySpec, engine: str = "auto", device: str = "cpu") -> str:
+    """Name of the engine that :func:`train` would give ``spec`` to."""
+    return _engines(engine, device)(spec).name
 
 
 def _engines(engine: str, device: str) -> Callable[[AnySpec], Engine]:
@@ -177,7 +187,12 @@ class _Tracker:
 
 
 def _in_threads(
-    engine: Engine, stacks: list[Stack], data: Data, threads: int, tracker: _Tracker
+    engine: Engine,
+    stacks: list[Stack],
+    data: Data,
+    threads: int,
+    tracker: _Tracker,
+    judge: Judge | None,
 ) -> Iterator[Result]:
     # A slow caller keeps the workers waiting, not their results in memory.
     finished: queue.Queue[list[Result] | BaseException] = queue.Queue(threads)
@@ -192,6 +207,9 @@ def _in_threads(
             # each thread has stacks of its own instead. torch keeps the number by thread.
             torch.set_num_threads(1)
             results = engine.train(stack, data, tracker)
+            for result in results:
+                if judge and result.diverged is None:
+                    result.measures.update(judge(result))
         except BaseException as error:
             results = error
         finally:

@@ -58,7 +58,7 @@ class TorchEngine:
         self, stack: Sequence[tuple[int, AnySpec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
         """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
-        begun = time.perf_counter()
+        begun, cpu_begun = time.perf_counter(), time.thread_time()
         specs = [spec for _, spec in stack]
         if len(specs) == 1 and isinstance(specs[0], Spec):
             # A product of one matrix takes another way through the library than one of
@@ -74,8 +74,9 @@ class TorchEngine:
         if losses is None:
             return []
         seconds = (time.perf_counter() - begun) / len(stack)
+        cpu_seconds = (time.thread_time() - cpu_begun) / len(stack)
         return [
-            Result(index, spec, weights, curve, step or None, self.name, seconds)
+            Result(index, spec, weights, curve, step or None, self.name, seconds, cpu_seconds)
             for (index, spec), weights, curve, step in zip(
                 stack, network.weights(), losses, diverged, strict=False
             )
@@ -88,6 +89,8 @@ class TorchEngine:
         data: Data,
         tick: Callable[[], bool],
     ) -> tuple[Any, list[int]]:
+        if isinstance(specs[0], Spec):
+            data = data.flat
         inputs, targets = (
             torch.from_numpy(array).to(self.device) for array in (data.inputs, data.targets)
         )

@@ -1,0 +1,241 @@
+"""Compare ways to close what the paper leaves open, on its tanh and relu rows alone.
+
+    python docs/calibrate.py checkerboard regression memorization mnist autoencoder
+
+trains the baselines of an experiment under every variant below, measures how far they
+are from the published cells, and writes docs/calibration.json and the tables of
+docs/recipe.md. No SUDO unit is trained here: what a recipe does to them is a prediction.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from rich.progress import track
+
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Experiment, Task, Trial
+from sudonet.experiments import checkerboard as board
+from sudonet.report.published import tables
+from sudonet.train import AnySpec, Data, stream
+
+HERE = Path(__file__).parent
+RECORD = HERE / "calibration.json"
+PAGE = HERE / "recipe.md"
+RATE = 0.001
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to close what is open.
+
+    Parameters
+    ----------
+    name
+        What differs from the frozen recipe, in words.
+    steps
+        Lengths of training to compare.
+    columns
+        Columns to train, of every shape of the experiment.
+    change
+        Makes the spec of the variant from that of the recipe.
+    task
+        Makes its data and its measure from those of the recipe.
+    """
+
+    name: str
+    steps: tuple[int, ...]
+    columns: tuple[int, ...]
+    shapes: tuple[str, ...]
+    replicas: int = 3
+    change: Callable[[AnySpec], AnySpec] = lambda spec: spec
+    task: Callable[[Task], Task] = field(default=lambda task: task)
+
+
+def fewer(samples: int) -> Callable[[Task], Task]:
+    return lambda task: replace(
+        task, data=Data(task.data.inputs[:samples], task.data.targets[:samples])
+    )
+
+
+def other_board(squares: int, low: float) -> Callable[[Task], Task]:
+    """A board of ``squares`` a side, with inputs from ``low`` to 1."""
+
+    def made(task: Task) -> Task:
+        def placed(points: Any) -> Any:
+            return (points + 1) / 2 * (1 - low) + low
+
+        def colours(points: Any) -> Any:
+            return board.colours(points, squares)
+
+        points, grid = board.samples(), board.even_grid()
+        right = colours(grid)
+
+        def score(result: Any) -> dict[str, float]:
+            return {
+                "value": 100 * float(((result.predict(placed(grid)) > 0) == (right > 0)).mean())
+            }
+
+        return replace(task, data=Data(placed(points), colours(points)), score=score)
+
+    return made
+
+
+def batches_of(size: int) -> Callable[[AnySpec], AnySpec]:
+    return lambda spec: replace(spec, batch_size=size)
+
+
+LAYERS = ("1", "2", "4")
+VARIANTS: dict[str, tuple[Variant, ...]] = {
+    "checkerboard": (
+        Variant("the recipe", (12_500, 25_000, 50_000, 87_500, 150_000), (5, 10, 50), LAYERS, 4),
+        Variant("the recipe, one wide layer", (50_000, 87_500, 150_000), (100, 200), ("1",), 3),
+        Variant(
+            "weights and biases as PyTorch draws them",
+            (25_000, 87_500),
+            (5, 10, 50),
+            LAYERS,
+            change=lambda spec: replace(spec, initial="torch"),
+        ),
+        Variant("batches of 32", (62_800, 125_600), (5, 10), LAYERS, change=batches_of(32)),
+        Variant("batches of 500", (20_000, 40_000), (5, 10), LAYERS, change=batches_of(500)),
+        Variant("8 x 8 board", (87_500,), (5, 10, 50), LAYERS, task=other_board(8, -1.0)),
+        Variant("2 x 2 board", (12_500, 87_500), (5, 10, 50), LAYERS, task=other_board(2, -1.0)),
+        Variant("inputs from 0 to 1", (87_500,), (5, 10, 50), LAYERS, task=other_board(4, 0.0)),
+        Variant(
+            "SGD with momentum 0.9, rate 0.01",
+            (87_500,),
+            (5, 10, 50),
+            LAYERS,
+            change=lambda spec: replace(spec, optimiser="momentum", learning_rate=0.01),
+        ),
+    ),
+    "regression": (
+        Variant("the recipe", (37_500, 75_000, 100_000, 150_000), (10, 20, 50), ("2", "4"), 5),
+        Variant("2,000 samples", (40_000, 80_000), (10, 20), ("2", "4"), task=fewer(2_000)),
+        Variant(
+            "weights and biases as PyTorch draws them",
+            (100_000,),
+            (10, 20),
+            ("2", "4"),
+            change=lambda spec: replace(spec, initial="torch"),
+        ),
+    ),
+    "memorization": (
+        Variant(
+            "the recipe", (2_250, 4_500, 6_750, 9_000, 22_500), (50, 100), ("1", "2", "4", "10"), 2
+        ),
+        Variant("batches of 32", (7_040, 14_080), (50,), ("1", "2", "4"), change=batches_of(32)),
+    ),
+    "mnist": (
+        Variant("the recipe", (6_000, 12_000, 18_000, 24_000), (2, 3, 4, 10), ("1", "4"), 4),
+        Variant("the recipe, wide layers", (6_000, 12_000, 18_000), (50, 100), ("1", "4"), 1),
+    ),
+    "autoencoder": (
+        Variant("the recipe, dense", (2_500, 5_000), (1, 2), ("dense",), 1),
+        Variant("the recipe", (400, 1_600), (1, 2), ("conv",), 1),
+        Variant("the recipe, wider", (400,), (4,), ("conv",), 1),
+        Variant("batches of 100", (400,), (1,), ("conv",), 1, change=batches_of(100)),
+    ),
+}
+
+
+def trials(experiment: Experiment, variant: Variant) -> Iterator[Trial]:
+    for shape in variant.shapes:
+        for column in variant.columns:
+            for steps in variant.steps:
+                for activation in BASELINES:
+                    for seed in range(variant.replicas):
+                        yield Trial(experiment.name, shape, column, activation, RATE, seed, steps)
+
+
+def published(experiment: str, shape: str, activation: str, column: int) -> list[float]:
+    """The cell in the main text and in the appendix, where it has one."""
+    grid = GRIDS[f"{experiment}-{shape}"]
+    place = grid.columns.index(column)
+    names = [name for name in (grid.id, f"r-{grid.id}") if name in GRIDS]
+    return [tables()[name].rows[activation][place] for name in names]
+
+
+def run(name: str) -> Iterator[dict[str, Any]]:
+    """Every variant of an experiment: mean of its replicas for every cell."""
+    experiment = EXPERIMENTS[name]
+    task = experiment.task()
+    for variant in VARIANTS[name]:
+        ours = variant.task(task)
+        some = list(trials(experiment, variant))
+        specs = [variant.change(experiment.spec(trial, ours.data)) for trial in some]
+        values: dict[tuple[str, int, str, int], list[float]] = {}
+        results = stream(specs, ours.data, judge=ours.score)
+        for result in track(results, f"{name}: {variant.name}", total=len(specs)):
+            t = some[result.index]
+            place = t.shape, t.column, t.activation, t.steps
+            values.setdefault(place, []).append(result.measures.get("value", math.nan))
+        yield from (
+            {
+                "experiment": name,
+                "variant": variant.name,
+                "shape": shape,
+                "column": column,
+                "activation": activation,
+                "steps": steps,
+                "value": mean(found),
+                "replicas": len(found),
+                "source": ours.source.name,
+                "published": published(name, shape, activation, column),
+            }
+            for (shape, column, activation, steps), found in sorted(values.items())
+        )
+
+
+def page(record: list[dict[str, Any]]) -> str:
+    """The record as Markdown tables, one for each variant."""
+    lines = []
+    for name in EXPERIMENTS:
+        mine = [r for r in record if r["experiment"] == name]
+        for variant in dict.fromkeys(r["variant"] for r in mine):
+            some = [r for r in mine if r["variant"] == variant]
+            steps = sorted({r["steps"] for r in some})
+            lines += ["", f"**{name}: {variant}**", ""]
+            headings = ["network", "activation", "paper", *(f"{n:,} steps" for n in steps)]
+            lines += ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+            for place in sorted({(r["shape"], r["column"], r["activation"]) for r in some}):
+                cells = {
+                    r["steps"]: r
+                    for r in some
+                    if (r["shape"], r["column"], r["activation"]) == place
+                }
+                shape, column, activation = place
+                paper = " / ".join(f"{v:g}" for v in next(iter(cells.values()))["published"])
+                found = [f"{cells[n]['value']:.4g}" if n in cells else "" for n in steps]
+                lines.append(
+                    "| " + " | ".join([f"{shape} x {column}", activation, paper, *found]) + " |"
+                )
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- written by docs/calibrate.py: begin -->", "<!-- end -->"
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(VARIANTS)
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else []
+    for name in names:
+        if name not in VARIANTS:
+            sys.exit(f"no experiment is called {name!r}: choose from {', '.join(VARIANTS)}")
+        record = [r for r in record if r["experiment"] != name]
+        for row in run(name):
+            record.append(row)
+            RECORD.write_text("[\n" + ",\n".join(json.dumps(r) for r in record) + "\n]\n")
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{page(record)}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+from sudonet.cli import main
+
+main()

@@ -1,0 +1,29 @@
+"""The paper's experiments, a file each."""
+
+from sudonet.experiments.autoencoder import Autoencoder
+from sudonet.experiments.checkerboard import Checkerboard
+from sudonet.experiments.experiment import BASELINES as BASELINES
+from sudonet.experiments.experiment import LEVELS as LEVELS
+from sudonet.experiments.experiment import Experiment as Experiment
+from sudonet.experiments.experiment import Grid as Grid
+from sudonet.experiments.experiment import Recipe as Recipe
+from sudonet.experiments.experiment import Task as Task
+from sudonet.experiments.experiment import Trial as Trial
+from sudonet.experiments.memorization import Memorization
+from sudonet.experiments.mnist import Mnist
+from sudonet.experiments.regression import Regression
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (Checkerboard(), Regression(), Memorization(), Autoencoder(), Mnist())
+}
+"""Those with tables, in the order of the paper."""
+
+GRIDS: dict[str, Grid] = {
+    grid.id: grid
+    for rectified in (False, True)
+    for experiment in EXPERIMENTS.values()
+    for grid in experiment.grids
+    if grid.id.startswith("r-") == rectified
+}
+"""Every table, in the order of the paper: first the main text's, then the appendix's."""

@@ -1,0 +1,104 @@
+"""Autoencoding: squeeze small colour images through a bottleneck and draw them again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sudonet.experiments.data import natural_images
+from sudonet.experiments.experiment import (
+    BASELINES,
+    R_SUDO,
+    SUDO,
+    Experiment,
+    Grid,
+    Recipe,
+    Task,
+    Trial,
+)
+from sudonet.train import AnySpec, Convolution, ConvolutionalSpec, Data, Result, Spec
+
+CHANNELS, SIDE = 3, 32
+SCALES = (1, 2, 4, 8)
+"""What every hidden width is multiplied by."""
+
+ENCODER = (50, 50, 40, 20)
+CONV_DECODER = (40, 50, 50, 20)
+DENSE_DECODER = (40, 50, 50)
+
+CONV_BATCH, CONV_STEPS = 25, 20_000  # 25 epochs of 20,000 images
+DENSE_STEPS = 10_000  # 50 epochs
+
+
+class Autoencoder(Experiment):
+    """Images go in and come out of tanh; the test error relative to one network's.
+
+    The stored value is the mean over the test images of an image's summed squared error.
+    Tables divide it by that of the convolutional tanh network of scale 1.
+    """
+
+    name = "autoencoder"
+    metric = "squared error, relative to the convolutional tanh network of scale 1"
+    higher_is_better = False
+    grids = tuple(
+        Grid(f"{prefix}autoencoder-{shape}", "autoencoder", shape, SCALES, (*BASELINES, *units))
+        for prefix, units in (("", SUDO), ("r-", R_SUDO))
+        for shape in ("conv", "dense")
+    )
+
+    def recipe(self, shape: str, column: int) -> Recipe:
+        return Recipe(steps=CONV_STEPS if shape == "conv" else DENSE_STEPS, replicas=5)
+
+    def task(self) -> Task:
+        found = natural_images()
+        test = shades(found.test)
+
+        def score(result: Result) -> dict[str, float]:
+            shape = (-1, *result.spec.input_shape)
+            error = result.predict(test.reshape(shape), rows=500) - test.reshape(shape)
+            return {"value": float(np.square(error, dtype=np.float64).sum() / len(test))}
+
+        train = shades(found.train)
+        return Task(Data(train, train), found.source, score, len(test))
+
+    def spec(self, trial: Trial, data: Data) -> AnySpec:
+        make = convolutional if trial.shape == "conv" else dense
+        return make(trial)
+
+
+def convolutional(trial: Trial) -> ConvolutionalSpec:
+    """Four convolutions that halve the image, four that double it, and one for the colours."""
+    widths = [
+        *(Convolution(width * trial.column, stride=2) for width in ENCODER),
+        *(Convolution(width * trial.column, stride=2, transposed=True) for width in CONV_DECODER),
+        Convolution(CHANNELS),
+    ]
+    return ConvolutionalSpec(
+        input_shape=(CHANNELS, SIDE, SIDE),
+        layers=tuple(widths),
+        activation=trial.activation,
+        output="tanh",
+        learning_rate=trial.rate,
+        steps=trial.steps,
+        batch_size=CONV_BATCH,
+        seed=trial.seed,
+    )
+
+
+def dense(trial: Trial) -> Spec:
+    """The fully connected counterpart."""
+    pixels = CHANNELS * SIDE * SIDE
+    hidden = (width * trial.column for width in (*ENCODER, *DENSE_DECODER))
+    return Spec(
+        sizes=(pixels, *hidden, pixels),
+        activation=trial.activation,
+        output="tanh",
+        learning_rate=trial.rate,
+        steps=trial.steps,
+        seed=trial.seed,
+    )
+
+
+def shades(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Pixels from 0..255 to -1..1, tanh's range."""
+    return np.asarray(images / np.float32(127.5) - 1, np.float32)

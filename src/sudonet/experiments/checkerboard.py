@@ -1,0 +1,81 @@
+"""Checkerboard: learn the colour of a board's squares from 5,000 points of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sudonet.experiments.data import Source
+from sudonet.experiments.experiment import (
+    RATES,
+    Experiment,
+    Recipe,
+    Task,
+    Trial,
+    both_families,
+)
+from sudonet.train import Data, Result, Spec
+
+SQUARES = 4
+"""A side of the board, which covers [-1, 1]^2."""
+
+SAMPLES = 5_000
+GRID = 500
+"""Accuracy is measured on 500 x 500 points, evenly spaced."""
+
+STEPS = 87_500  # 1,750 epochs
+DATA_SEED = 2
+
+
+class Checkerboard(Experiment):
+    """Two inputs, 1, 2 or 4 hidden layers, one tanh output; accuracy on the whole board."""
+
+    name = "checkerboard"
+    metric = "accuracy, %"
+    higher_is_better = True
+    grids = both_families("checkerboard", ("1", "2", "4"), (5, 10, 50, 100, 200), ("1", "2", "4"))
+
+    def recipe(self, shape: str, column: int) -> Recipe:
+        return Recipe(steps=STEPS, replicas=3, rates=RATES)
+
+    def task(self) -> Task:
+        points = samples()
+        board = even_grid()
+        colour = colours(board)
+
+        def score(result: Result) -> dict[str, float]:
+            right = np.sign(result.predict(board)) == colour
+            return {"value": 100 * float(right.mean())}
+
+        return Task(Data(points, colours(points)), SOURCE, score, len(board))
+
+    def spec(self, trial: Trial, data: Data) -> Spec:
+        return Spec(
+            sizes=(2, *(trial.column,) * int(trial.shape), 1),
+            activation=trial.activation,
+            output="tanh",
+            learning_rate=trial.rate,
+            steps=trial.steps,
+            seed=trial.seed,
+        )
+
+
+def samples() -> NDArray[np.float32]:
+    """The points that all networks train on."""
+    generator = np.random.default_rng(DATA_SEED)
+    return generator.uniform(-1, 1, (SAMPLES, 2)).astype(np.float32)
+
+
+def even_grid(side: int = GRID) -> NDArray[np.float32]:
+    """``side`` x ``side`` points of [-1, 1]^2, each in the middle of its cell, x slowest."""
+    axis = (np.arange(side) + 0.5) / side * 2 - 1
+    return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
+
+
+def colours(points: NDArray[np.float32], squares: int = SQUARES) -> NDArray[np.float32]:
+    """-1 or +1: the colour of the square in which each point lies, of ``squares`` a side."""
+    square = np.floor((points + 1) / 2 * squares).clip(0, squares - 1)
+    return np.asarray(square.sum(1, keepdims=True) % 2 * 2 - 1, np.float32)
+
+
+SOURCE = Source.computed(f"{SQUARES} x {SQUARES} board, {SAMPLES:,} points", DATA_SEED)

@@ -1,0 +1,30 @@
+"""Data that comes with scikit-learn: what is used where nothing else is at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def small_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """1,797 digits of 8 x 8 pixels, grey values 0..255 in a row each, and what they show.
+
+    They are a part of UCI's "Optical Recognition of Handwritten Digits", CC BY 4.0.
+    """
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+    digits = load_digits()
+    return np.rint(digits.data * (255 / 16)).astype(np.uint8), digits.target.astype(np.uint8)
+
+
+def photograph(name: str) -> NDArray[np.uint8]:
+    """A photograph of 427 x 640 pixels, red, green and blue.
+
+    ``"china.jpg"`` is by danielbuechele, https://www.flickr.com/photos/danielbuechele/6061409035,
+    ``"flower.jpg"`` by vultilion, https://www.flickr.com/photos/vultilion/6056698931; both are
+    CC BY 2.0.
+    """
+    from sklearn.datasets import load_sample_image
+
+    pixels: NDArray[np.uint8] = load_sample_image(name)
+    return pixels

@@ -1,0 +1,67 @@
+"""Memorization: learn one picture by heart, from a pixel's place to its brightness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sudonet.experiments.checkerboard import even_grid
+from sudonet.experiments.data import picture
+from sudonet.experiments.experiment import Experiment, Recipe, Task, Trial, both_families
+from sudonet.train import Data, Result, Spec
+
+SIDE = 150
+"""Pixels a side."""
+
+STEPS = 9_000  # 40 epochs
+
+
+class Memorization(Experiment):
+    """A place goes in, a brightness comes out of tanh; summed squared error of all pixels.
+
+    Parameters
+    ----------
+    file
+        A picture to learn instead of the stand-in for the paper's, which was never published.
+    """
+
+    name = "memorization"
+    metric = "sum of squared errors"
+    higher_is_better = False
+    grids = both_families(
+        "memorization", ("1", "2", "4", "10"), (50, 100, 200), rectified=("2", "4", "10")
+    )
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file
+
+    def recipe(self, shape: str, column: int) -> Recipe:
+        return Recipe(steps=STEPS, replicas=3)
+
+    def task(self) -> Task:
+        found = picture(self.file)
+        places, brightness = even_grid(SIDE), pixel_targets(found.pixels)
+
+        def score(result: Result) -> dict[str, float]:
+            error = result.predict(places) - brightness
+            return {"value": float(np.square(error, dtype=np.float64).sum())}
+
+        return Task(Data(places, brightness), found.source, score, len(places))
+
+    def spec(self, trial: Trial, data: Data) -> Spec:
+        return Spec(
+            sizes=(2, *(trial.column,) * int(trial.shape), 1),
+            activation=trial.activation,
+            output="tanh",
+            learning_rate=trial.rate,
+            steps=trial.steps,
+            seed=trial.seed,
+        )
+
+
+def pixel_targets(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Brightness from 0..1 to -1..1, tanh's range, in the order of the places."""
+    # places run along x first, the rows of a picture along y
+    return np.asarray(pixels.T.reshape(-1, 1) * 2 - 1, np.float32)

@@ -1,0 +1,54 @@
+"""MNIST: tell digits apart with very few units, or with enough."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sudonet.experiments.data import digits
+from sudonet.experiments.experiment import Experiment, Recipe, Task, Trial, both_families
+from sudonet.train import Data, Result, Spec
+
+CLASSES = 10
+STEPS = 18_000  # 30 epochs
+
+
+class Mnist(Experiment):
+    """A digit's pixels go in, ten classes come out; accuracy on the test digits."""
+
+    name = "mnist"
+    metric = "test accuracy, %"
+    higher_is_better = True
+    grids = both_families("mnist", ("1", "4"), (2, 3, 4, 10, 50, 100), ("1", "4"))
+
+    def recipe(self, shape: str, column: int) -> Recipe:
+        return Recipe(steps=STEPS, replicas=5)
+
+    def task(self) -> Task:
+        found = digits()
+        images = shades(found.test_images)
+
+        def score(result: Result) -> dict[str, float]:
+            right = result.predict(images).argmax(1) == found.test_labels
+            return {"value": 100 * float(right.mean())}
+
+        data = Data.of(
+            shades(found.train_images), found.train_labels.astype(np.int64), classes=CLASSES
+        )
+        return Task(data, found.source, score, len(images))
+
+    def spec(self, trial: Trial, data: Data) -> Spec:
+        return Spec(
+            sizes=(data.inputs.shape[1], *(trial.column,) * int(trial.shape), CLASSES),
+            activation=trial.activation,
+            output="softmax",
+            loss="cross_entropy",
+            learning_rate=trial.rate,
+            steps=trial.steps,
+            seed=trial.seed,
+        )
+
+
+def shades(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Pixels from 0..255 to 0..1."""
+    return np.asarray(images / np.float32(255), np.float32)

@@ -1,0 +1,90 @@
+"""How much of the paper's protocol to run: quick, standard or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sudonet.experiments.experiment import LEVELS, Experiment, Recipe
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What a preset leaves out of an experiment.
+
+    Parameters
+    ----------
+    steps
+        Share of the full protocol's steps.
+    replicas, rates
+        How many to keep, the first ones; None for all.
+    columns
+        Which to keep; None for all.
+    """
+
+    steps: float = 1.0
+    replicas: int | None = None
+    rates: int | None = None
+    columns: tuple[int, ...] | None = None
+
+    def applied(self, full: Recipe) -> Recipe:
+        return Recipe(
+            max(1, round(full.steps * self.steps)),
+            min(full.replicas, self.replicas or full.replicas),
+            full.rates[: self.rates],
+        )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A part of the study. What it does not mention is run by the full protocol."""
+
+    name: str
+    about: str
+    levels: tuple[int, ...] = LEVELS
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
+
+    def of(self, experiment: str, shape: str) -> Reduction:
+        """What to leave out of the tables of ``shape``."""
+        nothing = Reduction()
+        return self.reductions.get(
+            f"{experiment}-{shape}", self.reductions.get(experiment, nothing)
+        )
+
+    def recipe(self, experiment: Experiment, shape: str, column: int) -> Recipe:
+        """How the networks of a cell are trained."""
+        full = experiment.recipe(shape, column)
+        return self.of(experiment.name, shape).applied(full)
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "quick",
+            "every experiment, few columns and levels, short training: some minutes",
+            levels=(2, 8, 64),
+            reductions={
+                "checkerboard": Reduction(0.25, replicas=2, rates=1, columns=(5, 10, 50)),
+                "regression": Reduction(0.1, replicas=2, rates=1, columns=(10, 20)),
+                "memorization": Reduction(0.33, replicas=2, columns=(50,)),
+                "memorization-10": Reduction(0.33, replicas=1, columns=(50,)),
+                "autoencoder-conv": Reduction(0.005, replicas=1, columns=(1, 2)),
+                "autoencoder-dense": Reduction(0.05, replicas=1, columns=(1, 2)),
+                "mnist": Reduction(0.2, replicas=2, columns=(2, 4, 10)),
+            },
+        ),
+        Preset(
+            "standard",
+            "every cell of every table, fewer rates and replicas: a night",
+            reductions={
+                "checkerboard": Reduction(rates=1),
+                "regression": Reduction(rates=1),
+                "autoencoder-conv": Reduction(0.09, replicas=1),
+                "autoencoder-dense": Reduction(0.5, replicas=2),
+                "mnist": Reduction(replicas=3),
+            },
+        ),
+        Preset("paper", "the full protocol: days on a small machine"),
+    )
+}

@@ -1,0 +1,266 @@
+"""From rows of the store to the cells of a table."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from sudonet.experiments.experiment import Grid, Recipe
+from sudonet.report import published
+from sudonet.study.store import Row
+
+Place: TypeAlias = tuple[str, int]
+"""(activation, column) of a cell."""
+
+RecipeOf: TypeAlias = Callable[[str, int], Recipe]
+"""The full protocol of the cells of a shape and a column."""
+
+Group: TypeAlias = tuple[str, str, int, str]
+"""Data, engine, steps and recipe, which all rows of a cell share."""
+
+REFERENCE = ("autoencoder", "conv", 1, "tanh")
+"""Experiment, shape, column and activation whose error is 1 in the autoencoder tables."""
+
+SAME = 0.01
+"""Shares of steps that differ by less are equal; they were rounded to whole steps."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, and what stands behind it.
+
+    Parameters
+    ----------
+    value
+        Mean over the replicas at the best rate; None where there is none.
+    spread
+        Sample standard deviation over those replicas; None with fewer than two.
+    replicas
+        How many networks the mean is over. Those that diverged are not among them.
+    rate
+        The best learning rate; None without a value.
+    rates
+        How many rates were tried.
+    steps, share_of_steps
+        How long each network was trained, and as a share of the full protocol.
+    diverged, failed, trials
+        Networks that diverged, that could not be trained, and that were trained, all rates
+        together.
+    seconds
+        CPU time of all of them.
+    engine, source, checksum, stand_in_for
+        What trained them, and the data as its ``Source`` names it.
+    full
+        Whether the full protocol was followed.
+    protocol
+        The same in words: ``"full"``, or what is missing.
+    reason
+        Why there is no value.
+    """
+
+    value: float | None
+    spread: float | None
+    replicas: int
+    rate: float | None
+    rates: int
+    steps: int
+    share_of_steps: float
+    diverged: int
+    failed: int
+    trials: int
+    seconds: float
+    engine: str
+    source: str
+    checksum: str
+    stand_in_for: str | None
+    full: bool
+    protocol: str
+    reason: str | None = None
+
+
+def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, Cell]:
+    """The cells of a table that have been run.
+
+    A cell is made of rows of one group: one engine, one data set, one recipe, one number of
+    steps. It is the group with the largest share of the full protocol, which is the share of
+    its steps (at most 1) times the share of its networks. Of equal groups the one with more
+    networks is taken, then the one nearest to the protocol's steps, then the first by name
+    of data and engine. Rates outside the protocol do not count: every cell gets the same tuning.
+
+    The rate is chosen by the mean over the replicas that all rates have. A rate at which
+    networks diverged is worse than any at which none did; if no other is left, its value is
+    the mean over the networks that did not diverge.
+
+    Autoencoder tables are relative: a cell's value and spread are divided by the value of
+    the convolutional tanh cell of scale 1 on the same data, if possible one that was trained
+    for the same share of its steps. The spread of that cell itself is left out.
+
+    Parameters
+    ----------
+    grid
+        The table, or a part of it.
+    rows
+        Of any experiment; others are ignored.
+    recipe_of
+        The full protocol, such as ``EXPERIMENTS[grid.experiment].recipe``.
+
+    Returns
+    -------
+    dict
+        Cells by (activation, column), in the order of the table. What was not run is absent.
+    """
+    rows = list(rows)
+    higher = published.table(grid.id).higher_is_better
+    places: dict[Place, list[Row]] = defaultdict(list)
+    for row in rows:
+        if grid.has(row.trial):
+            places[row.trial.activation, row.trial.column].append(row)
+    found = {}
+    for place in grid.cells:
+        ranked = _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
+        if ranked:
+            found[place] = ranked[0]
+    if grid.experiment != REFERENCE[0]:
+        return found
+    of_reference = [
+        row
+        for row in rows
+        if (row.trial.experiment, row.trial.shape, row.trial.column, row.trial.activation)
+        == REFERENCE
+    ]
+    references = _ranked(of_reference, recipe_of(*REFERENCE[1:3]), higher)
+    return {place: _relative(cell, references) for place, cell in found.items()}
+
+
+def _ranked(rows: Iterable[Row], recipe: Recipe, higher: bool) -> list[Cell]:
+    """A cell for every group of rows, the one that is nearest to the full protocol first."""
+    groups: dict[Group, dict[tuple[float, int], Row]] = defaultdict(dict)
+    for row in rows:
+        if row.trial.rate in recipe.rates:
+            group = groups[row.checksum, row.engine, row.trial.steps, row.recipe]
+            network = row.trial.rate, row.trial.seed
+            if row.failed is None or network not in group:
+                group[network] = row
+
+    def order(key: Group) -> tuple[float, int, int, Group]:
+        trained = [row for row in groups[key].values() if row.failed is None]
+        per_rate = [
+            min(recipe.replicas, sum(row.trial.rate == rate for row in trained))
+            for rate in recipe.rates
+        ]
+        share = min(1.0, key[2] / recipe.steps) * sum(per_rate)
+        return -share, -len(trained), abs(key[2] - recipe.steps), key
+
+    return [_cell(list(groups[key].values()), recipe, higher) for key in sorted(groups, key=order)]
+
+
+def _cell(group: list[Row], recipe: Recipe, higher: bool) -> Cell:
+    trained: dict[float, dict[int, float | None]] = defaultdict(dict)
+    for row in group:
+        if row.failed is None:
+            trained[row.trial.rate][row.trial.seed] = _finite(row)
+    values = [value for by_seed in trained.values() for value in by_seed.values()]
+    rate = _best_rate(trained, higher)
+    chosen = [] if rate is None else [v for v in trained[rate].values() if v is not None]
+    protocol = _protocol({rate: len(seeds) for rate, seeds in trained.items()}, group, recipe)
+    first = group[0]
+    return Cell(
+        value=statistics.fmean(chosen) if chosen else None,
+        spread=statistics.stdev(chosen) if len(chosen) > 1 else None,
+        replicas=len(chosen),
+        rate=rate,
+        rates=len(trained),
+        steps=first.trial.steps,
+        share_of_steps=first.trial.steps / recipe.steps,
+        diverged=sum(value is None for value in values),
+        failed=len(group) - len(values),
+        trials=len(values),
+        seconds=sum(row.cpu_seconds for row in group),
+        engine=first.engine,
+        source=first.source,
+        checksum=first.checksum,
+        stand_in_for=first.stand_in_for,
+        full=protocol == "full",
+        protocol=protocol,
+        reason=None if chosen else _why_none(group),
+    )
+
+
+def _finite(row: Row) -> float | None:
+    """The value of a trained network; None where it diverged."""
+    if row.diverged is not None or row.value is None or not math.isfinite(row.value):
+        return None
+    return row.value
+
+
+def _best_rate(trained: Mapping[float, Mapping[int, float | None]], higher: bool) -> float | None:
+    if not trained:
+        return None
+    common = set.intersection(*(set(by_seed) for by_seed in trained.values()))
+
+    def badness(rate: float) -> tuple[float, float, float]:
+        by_seed = trained[rate]
+        finite = {seed: value for seed, value in by_seed.items() if value is not None}
+        shared = [value for seed, value in finite.items() if seed in common]
+        mean = statistics.fmean(shared or finite.values())
+        return 1 - len(finite) / len(by_seed), -mean if higher else mean, -rate
+
+    usable = [rate for rate, found in trained.items() if any(v is not None for v in found.values())]
+    return min(usable, key=badness, default=None)
+
+
+def _protocol(replicas: Mapping[float, int], group: list[Row], recipe: Recipe) -> str:
+    """What is different from the full protocol, in words."""
+    missing = []
+    if len(replicas) < len(recipe.rates):
+        missing.append(f"{len(replicas)} of {len(recipe.rates)} rates")
+    fewest = min(replicas.values(), default=0)
+    if fewest < recipe.replicas:
+        missing.append(f"{fewest} of {recipe.replicas} replicas")
+    share = group[0].trial.steps / recipe.steps
+    if share < 1:
+        missing.append(f"{100 * share:.3g} % of the steps")
+    if missing:
+        return f"reduced: {', '.join(missing)}"
+    return f"longer: {100 * share:.3g} % of the steps" if share > 1 else "full"
+
+
+def _why_none(group: list[Row]) -> str:
+    failures = [row.failed for row in group if row.failed is not None]
+    if not failures:
+        return f"all {len(group)} networks diverged"
+    if len(failures) == len(group):
+        return f"all {len(group)} networks failed: {failures[0]}"
+    return f"{len(group) - len(failures)} networks diverged and {len(failures)} failed"
+
+
+def _relative(cell: Cell, references: list[Cell]) -> Cell:
+    """A cell of the autoencoders, divided by its reference."""
+    if cell.value is None:
+        return cell
+    usable = [r for r in references if r.checksum == cell.checksum and r.value]
+
+    def unlike(reference: Cell) -> tuple[bool, bool]:
+        steps = abs(reference.share_of_steps - cell.share_of_steps)
+        return steps > SAME, reference.engine != cell.engine
+
+    best = min(usable, key=unlike, default=None)
+    if best is None or best.value is None:
+        reason = "no convolutional tanh network of scale 1 was trained on the same data"
+        return replace(cell, value=None, spread=None, reason=reason)
+    words = (
+        cell.protocol
+        if best.protocol == cell.protocol
+        else f"{cell.protocol}; reference {best.protocol}"
+    )
+    return replace(
+        cell,
+        value=cell.value / best.value,
+        spread=None if cell.spread is None else cell.spread / best.value,
+        full=cell.full and best.full,
+        protocol=words,
+    )

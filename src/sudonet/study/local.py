@@ -1,0 +1,114 @@
+"""Runs a plan on this machine: all cores, one committed row for every trial."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+import numpy as np
+import torch
+
+import sudonet
+from sudonet.experiments import EXPERIMENTS, Task, Trial
+from sudonet.native.cpu import features
+from sudonet.study.plan import Plan
+from sudonet.study.store import Row, Store
+from sudonet.train import AnySpec, Result, engine_name, stream
+
+
+class Tasks:
+    """The experiments' data, loaded once each, when it is needed."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Task] = {}
+
+    def __getitem__(self, experiment: str) -> Task:
+        if experiment not in self._loaded:
+            self._loaded[experiment] = EXPERIMENTS[experiment].task()
+        return self._loaded[experiment]
+
+
+def remaining(plan: Plan, store: Store, tasks: Tasks, engine: str = "auto") -> Plan:
+    """The plan without the trials that the store has, of this engine and this data."""
+
+    def done(trial: Trial) -> bool:
+        task = tasks[trial.experiment]
+        spec = EXPERIMENTS[trial.experiment].spec(trial, task.data)
+        return store.has(trial, engine_name(spec, engine), task.source.checksum, recipe(spec))
+
+    return plan.without(done)
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    tasks: Tasks,
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    cost: Callable[[Trial], float],
+    tick: Callable[[], None] = lambda: None,
+) -> Iterator[Row]:
+    """Train everything in the plan; a row is in the store before it is given back.
+
+    Experiments are taken by their cost, the longest first: trials of one experiment share
+    data and, at equal shapes, stacks.
+    """
+    groups = plan.by_experiment()
+    for name in sorted(groups, key=lambda name: -sum(map(cost, groups[name]))):
+        trials, task = groups[name], tasks[name]
+        specs = [EXPERIMENTS[name].spec(trial, task.data) for trial in trials]
+        for result in stream(
+            specs,
+            task.data,
+            engine=engine,
+            threads=threads,
+            judge=task.score,
+            progress=lambda done, total: tick(),
+        ):
+            row = row_of(trials[result.index], result, task)
+            store.add(row)
+            yield row
+
+
+def row_of(trial: Trial, result: Result, task: Task) -> Row:
+    """What is kept of a trained network."""
+    loss = float(result.losses[-1]) if len(result.losses) else float("nan")
+    return Row(
+        trial=trial,
+        engine=result.engine,
+        source=task.source.name,
+        checksum=task.source.checksum,
+        stand_in_for=task.source.stand_in_for,
+        recipe=recipe(result.spec),
+        spec=json.dumps(asdict(result.spec), sort_keys=True),
+        versions=json.dumps(versions(), sort_keys=True),
+        cpu=" ".join(name for name, has in features().items() if has),
+        metrics=result.measures,
+        diverged=result.diverged,
+        loss=loss if np.isfinite(loss) else None,
+        wall_seconds=result.seconds,
+        cpu_seconds=result.cpu_seconds,
+        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def recipe(spec: AnySpec) -> str:
+    """Digest of what a spec says beyond its trial: change it, and old rows do not count."""
+    said = {"activation", "learning_rate", "steps", "seed"}
+    rest = {name: value for name, value in asdict(spec).items() if name not in said}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def versions() -> dict[str, str]:
+    """Of what can change a result."""
+    return {
+        "sudonet": sudonet.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

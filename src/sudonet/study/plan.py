@@ -1,0 +1,122 @@
+"""Which networks to train: the trials of a preset, cheapest first where time is short."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, Grid, Trial
+from sudonet.experiments.presets import Preset
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Trials to run, what of them each table needs, and what was left out for want of time.
+
+    Parameters
+    ----------
+    trials
+        Every trial once; tables share those of tanh and relu.
+    tables
+        The tables asked for, with the cells that the plan covers.
+    left_out
+        Trials that the budget had no room for.
+    """
+
+    trials: tuple[Trial, ...]
+    tables: tuple[Grid, ...]
+    left_out: tuple[Trial, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        """Cells of the tables that have at least one trial."""
+        return len(self.cells_of(self.trials))
+
+    def cells_of(self, trials: Iterable[Trial]) -> set[tuple[str, str, int]]:
+        """(table, activation, column) of every cell that has one of ``trials``."""
+        return {
+            (grid.id, trial.activation, trial.column)
+            for trial in trials
+            for grid in self.tables
+            if grid.has(trial)
+        }
+
+    def tables_of(self, trial: Trial) -> list[str]:
+        """The tables in which a trial counts."""
+        return [grid.id for grid in self.tables if grid.has(trial)]
+
+    def by_experiment(self) -> dict[str, list[Trial]]:
+        found: dict[str, list[Trial]] = defaultdict(list)
+        for trial in self.trials:
+            found[trial.experiment].append(trial)
+        return dict(found)
+
+    def without(self, done: Callable[[Trial], bool]) -> Plan:
+        """The plan without what is done."""
+        return replace(self, trials=tuple(t for t in self.trials if not done(t)))
+
+    def within(self, seconds: float, cost: Callable[[Trial], float]) -> Plan:
+        """As much of the plan as fits, one trial of many cells before many trials of one."""
+        kept: list[Trial] = []
+        left_out, spent = list(self.left_out), 0.0
+        for trial in sorted(self.trials, key=lambda t: (t.seed, -t.rate, cost(t), t)):
+            spent += cost(trial)
+            (kept if spent <= seconds else left_out).append(trial)
+        return replace(self, trials=tuple(sorted(kept)), left_out=tuple(left_out))
+
+
+def make_plan(
+    preset: Preset,
+    tables: Collection[str] | None = None,
+    levels: Collection[int] | None = None,
+    seeds: Collection[int] | None = None,
+) -> Plan:
+    """The trials of ``preset``.
+
+    Parameters
+    ----------
+    preset
+        How much of each table, and how it is trained.
+    tables
+        Names of the tables to run; all of them by default.
+    levels
+        L of the discrete units to run, instead of the preset's; tanh and relu always are.
+    seeds
+        Replicas to run, instead of the preset's.
+    """
+    for name, given in (("tables", tables), ("levels", levels), ("seeds", seeds)):
+        if given is not None and not given:
+            raise ValueError(f"{name} must name one at least, or be left out")
+    unknown = [name for name in tables or () if name not in GRIDS]
+    if unknown:
+        raise ValueError(f"no table is called {unknown[0]!r}: choose from {', '.join(GRIDS)}")
+    chosen = preset.levels if levels is None else tuple(levels)
+    other = set(chosen) - set(LEVELS)
+    if other:
+        raise ValueError(
+            f"no table has {min(other)} levels: choose from {', '.join(map(str, LEVELS))}"
+        )
+    grids, trials = [], set()
+    for grid in GRIDS.values():
+        if tables is not None and grid.id not in tables:
+            continue
+        some = _part(grid, preset, chosen)
+        grids.append(some)
+        experiment = EXPERIMENTS[grid.experiment]
+        for activation, column in some.cells:
+            recipe = preset.recipe(experiment, grid.shape, column)
+            trials |= {
+                Trial(grid.experiment, grid.shape, column, activation, rate, seed, recipe.steps)
+                for rate in recipe.rates
+                for seed in (range(recipe.replicas) if seeds is None else seeds)
+            }
+    return Plan(tuple(sorted(trials)), tuple(grids))
+
+
+def _part(grid: Grid, preset: Preset, levels: Collection[int]) -> Grid:
+    columns = preset.of(grid.experiment, grid.shape).columns or grid.columns
+    rows = tuple(
+        row for row in grid.rows if row in BASELINES or int(row.rpartition("-")[2]) in levels
+    )
+    return replace(grid, rows=rows, columns=columns)

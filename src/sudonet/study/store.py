@@ -1,0 +1,353 @@
+"""The store of results: one SQLite file, one row a trial, one transaction a row."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+from sudonet.experiments.experiment import Trial
+
+APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: the file is ours
+VERSION = 1  # SQLite's user_version: that of the table
+SCHEMA = """CREATE TABLE trials (
+    key TEXT NOT NULL PRIMARY KEY,
+    experiment TEXT NOT NULL, shape TEXT NOT NULL, column INTEGER NOT NULL,
+    activation TEXT NOT NULL, rate REAL NOT NULL, seed INTEGER NOT NULL, steps INTEGER NOT NULL,
+    engine TEXT NOT NULL, source TEXT NOT NULL, checksum TEXT NOT NULL, stand_in_for TEXT,
+    recipe TEXT NOT NULL, spec TEXT NOT NULL, versions TEXT NOT NULL, cpu TEXT NOT NULL,
+    metrics TEXT NOT NULL, diverged INTEGER, loss REAL,
+    wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, finished TEXT NOT NULL, failed TEXT
+)"""
+
+TIMES = ("wall_seconds", "cpu_seconds", "finished")  # what may differ when a trial is run again
+PATIENCE = 30.0  # seconds to wait for another process that reads or writes at this moment
+
+BROKEN = (
+    "Move it away, with its -journal file if there is one, and run the study again; "
+    "`sqlite3 FILE .recover` may save rows of it"
+)
+UNUSABLE = "Choose a file in a folder that you may use, on a disk with room"
+KEPT = "and run again: finished trials are kept"
+WAYS_OUT = {
+    "database or disk is full": f"Make room on the disk {KEPT}",
+    "disk I/O error": f"Look at the disk, its quota and the limit `ulimit -f` {KEPT}",
+    "database is locked": "Close the other program that has it open, then try again",
+    "attempt to write a readonly database": (
+        "Make the file and its folder writable, or copy the store, with its -journal file if "
+        "there is one, to where you may write"
+    ),
+    "unable to open database file": UNUSABLE,
+}
+"""By SQLite's words, because Python 3.10 does not tell its error codes."""
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used; says which file, what happened and what to do."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a trial after it was run.
+
+    Parameters
+    ----------
+    trial
+        What was run.
+    engine
+        Which engine trained it, such as ``"native-avx512"``.
+    source, checksum, stand_in_for
+        The data, as its ``Source`` names it.
+    recipe
+        Digest of what ``spec`` says beyond the trial; rows that are compared share it.
+    spec, versions
+        The network and its training, whole; sudonet, torch, numpy and Python. Both are JSON.
+    cpu
+        Features of the CPU, such as ``"avx2 avx512f"``.
+    metrics
+        Measures of the trained network by name; ``"value"`` is the one that tables show.
+    diverged
+        The step after which the loss was not finite any more, or None.
+    loss
+        Mean training loss of the last epoch.
+    wall_seconds, cpu_seconds, finished
+        Time spent on it, and when it ended (UTC, ISO form). For people: nothing is ordered by it.
+    failed
+        Why the trial could not be run; None where it was.
+    """
+
+    trial: Trial
+    engine: str
+    source: str
+    checksum: str
+    stand_in_for: str | None
+    recipe: str
+    spec: str
+    versions: str
+    cpu: str
+    metrics: dict[str, float]
+    diverged: int | None
+    loss: float | None
+    wall_seconds: float
+    cpu_seconds: float
+    finished: str
+    failed: str | None = None
+
+    @property
+    def value(self) -> float | None:
+        """The measure that tables show; None where there is none."""
+        return self.metrics.get("value")
+
+
+_TRIAL = tuple(field.name for field in fields(Trial))
+_COLUMNS = ("key", *_TRIAL, *(field.name for field in fields(Row) if field.name != "trial"))
+_NAMES = ", ".join(_COLUMNS)
+_VALUES = ", ".join(f":{name}" for name in _COLUMNS)
+_SELECT = f"SELECT {_NAMES} FROM trials"
+_INSERT = f"INSERT OR REPLACE INTO trials ({_NAMES}) VALUES ({_VALUES})"
+
+
+def key(trial: Trial, engine: str, checksum: str, recipe: str) -> str:
+    """A row's identity. Different trials, engines, data or recipes never share one.
+
+    Examples
+    --------
+    >>> key(Trial("mnist", "2", 50, "sudo-16", 0.001, 0, 60000), "native-avx2", "6b1f", "07c3")
+    '["mnist", "2", 50, "sudo-16", 0.001, 0, 60000, "native-avx2", "6b1f", "07c3"]'
+    """
+    # A rate of 1 and one of 1.0 are the same trial, so they must be the same text.
+    values = asdict(trial) | {"rate": float(trial.rate)}
+    return json.dumps([*values.values(), engine, checksum, recipe], allow_nan=False)
+
+
+@final
+class Store:
+    """Results on disk. Make one with ``Store.open`` to write, or ``Store.read``.
+
+    Every row that ``add`` has returned from survives a crash of the process at any later
+    moment. There is one writer at a time and any number of readers. Where nobody writes,
+    the store is one file. A store belongs to the thread that opened it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], writes: bool) -> None:
+        self.path = Path(path).resolve()
+        self._writes = writes
+        with ExitStack() as resources, _explained(self.path, "open"):
+            if writes:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                resources.enter_context(_only_writer(self.path))
+                if not self.path.exists():
+                    _create(self.path)
+            self._connection = resources.enter_context(_connected(self.path))
+            if writes:
+                _prepare(self._connection, self.path)
+            self._resources = resources.pop_all()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Store:
+        """Open a store for writing; make it, and the folders it is in, where there is none."""
+        return cls(path, writes=True)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Store:
+        """Open a store for reading, also while another process writes to it."""
+        return cls(path, writes=False)
+
+    def close(self) -> None:
+        """Let others write. A store that is closed can be closed again."""
+        self._resources.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def add(self, row: Row) -> None:
+        """Write a row; it is on disk when this returns.
+
+        A result is never replaced or lost. A row that is there already and differs in nothing
+        but times is ignored, whatever differs otherwise is an error. A failed row is replaced
+        by whatever comes next.
+        """
+        new = _encoded(row)
+        with self._writing():
+            old = self._connection.execute(f"{_SELECT} WHERE key = ?", (new["key"],)).fetchone()
+            if old is None or old["failed"] is not None:
+                self._connection.execute(_INSERT, new)
+                return
+        differing = [name for name in _COLUMNS if name not in TIMES and old[name] != new[name]]
+        if differing:
+            what = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in differing)
+            raise StoreError(
+                f"{self.path} has another result of {new['key']} already: {what}. Results are "
+                "not replaced: write to another store, or delete that row first"
+            )
+
+    def has(self, trial: Trial, engine: str, checksum: str, recipe: str) -> bool:
+        """Whether there is a result of a trial; a failed row is none."""
+        query = "SELECT 1 FROM trials WHERE key = ? AND failed IS NULL"
+        with _explained(self.path, "read"):
+            name = key(trial, engine, checksum, recipe)
+            found = self._connection.execute(query, (name,)).fetchone()
+        return found is not None
+
+    def keys(self) -> set[str]:
+        """Keys of all results; failed rows are none."""
+        with _explained(self.path, "read"):
+            found = self._connection.execute("SELECT key FROM trials WHERE failed IS NULL")
+            return {name for (name,) in found}
+
+    def rows(self, experiment: str | None = None) -> list[Row]:
+        """All rows, failed ones too, or those of one experiment.
+
+        They are in the order of their trials, engines, checksums and recipes, whenever they
+        were written.
+        """
+        query = f"{_SELECT} WHERE experiment = coalesce(?, experiment)"
+        with _explained(self.path, "read"):
+            found = self._connection.execute(query, (experiment,)).fetchall()
+        rows = [_decoded(dict(values), self.path) for values in found]
+        return sorted(rows, key=lambda row: (row.trial, row.engine, row.checksum, row.recipe))
+
+    def compact(self) -> None:
+        """Give the space of deleted rows back to the disk."""
+        with self._writing():
+            self._connection.execute("VACUUM")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self._writes:
+            raise StoreError(f"{self.path} is open for reading only: use Store.open to write to it")
+        with _explained(self.path, "write to"):
+            yield
+
+
+def _encoded(row: Row) -> dict[str, Any]:
+    values = {field.name: getattr(row, field.name) for field in fields(row)} | asdict(row.trial)
+    metrics = {name: _storable(value) for name, value in row.metrics.items()}
+    values["metrics"] = json.dumps(metrics, sort_keys=True, allow_nan=False)
+    values["loss"] = None if row.loss is None else _storable(row.loss)
+    values["key"] = key(row.trial, row.engine, row.checksum, row.recipe)
+    del values["trial"]
+    return values
+
+
+def _storable(number: float) -> float | str:
+    """NaN and infinity as text: JSON has no word for them, and SQLite makes NaN a NULL."""
+    number = float(number)
+    return number if math.isfinite(number) else str(number)
+
+
+def _decoded(values: dict[str, Any], path: Path) -> Row:
+    identity = values.pop("key")
+    try:
+        trial = Trial(**{name: values.pop(name) for name in _TRIAL})
+        metrics = json.loads(values["metrics"])
+        values["metrics"] = {name: float(value) for name, value in metrics.items()}
+        values["loss"] = None if values["loss"] is None else float(values["loss"])
+        row = Row(trial, **values)
+        if key(row.trial, row.engine, row.checksum, row.recipe) != identity:
+            raise ValueError("its key does not fit its columns")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StoreError(f"cannot read row {identity} of {path}: {error}. {BROKEN}") from error
+    return row
+
+
+@contextmanager
+def _explained(path: Path, action: str) -> Iterator[None]:
+    """Errors of SQLite and of the file system as a StoreError with a way out."""
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError):
+        raise  # the caller's mistake: a store that was closed before, a row of wrong types
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        way_out = UNUSABLE if isinstance(error, OSError) else WAYS_OUT.get(str(error), BROKEN)
+        raise StoreError(f"cannot {action} {path}: {error}. {way_out}") from error
+
+
+@contextmanager
+def _only_writer(path: Path) -> Iterator[None]:
+    """Hold the lock file next to a store. The kernel lets go of it when a process dies."""
+    lock = path.with_name(f"{path.name}.lock")
+    while True:
+        with lock.open("a+") as file:  # "w" would wipe out the other's number
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise StoreError(
+                    f"process {file.read() or 'unknown'} is writing to {path}: wait until it has "
+                    "finished, stop it, or write to another store"
+                ) from None
+            if not os.fstat(file.fileno()).st_nlink:
+                continue  # the one before us removed it after we had opened it
+            try:
+                file.truncate(0)
+                file.write(str(os.getpid()))
+                file.flush()
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
+
+
+def _create(path: Path) -> None:
+    """Make an empty store, whole or not at all: nobody ever sees half of one."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)  # of a process that was killed here
+    with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(SCHEMA)
+    # The journal of a store that somebody deleted would be played back into the new one.
+    path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+    new.replace(path)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file that is a store of this version.
+
+    It may write even for readers, since only then can SQLite take back what a killed writer
+    left half done. On a read-only file system it falls back to reading by itself.
+    """
+    if not path.exists():
+        raise StoreError(f"there is no store {path}: run a study first, or correct the path")
+    if not path.stat().st_size:  # SQLite would take it for a database without tables
+        raise StoreError(f"{path} is empty, which a store never is. {BROKEN}")
+    uri = f"{path.as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, PATIENCE, isolation_level=None, uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application != APPLICATION:
+            raise StoreError(
+                f"{path} is no store of results: its application_id is {application}, not "
+                f"{APPLICATION}. Choose another file"
+            )
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != VERSION:
+            raise StoreError(
+                f"{path} has schema version {version}, this sudonet needs {VERSION}: use the "
+                "sudonet that wrote it, or write to another store"
+            )
+        yield connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make sure that rows can be added, and that they are safe once they are."""
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise StoreError(f"{path} is damaged: {found.splitlines()[-1]}. {BROKEN}")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = FULL")
+    # SQLite says only when it is asked to write that it may not, so ask, though for no row.
+    connection.execute("UPDATE trials SET key = key WHERE false")

@@ -1,0 +1,171 @@
+"""``sudonet reproduce``, ``table``, ``claims``, ``export-results`` as a person calls them."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from sudonet import cli
+from sudonet.study.store import Store
+
+SMALL = ["--preset", "quick", "--tables", "regression-2", "--levels", "8", "--seeds", "0"]
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SUDONET_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """What a small run leaves."""
+    path = tmp_path_factory.mktemp("study") / "results.sqlite"
+    result = run("reproduce", *SMALL, "--store", path)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def check_user_error(result, *words):
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_the_whole_protocol_as_a_plan(tmp_path):
+    result = run("reproduce", "--preset", "paper", "--tables", "regression-2", "--dry-run")
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if "all" in line)
+    assert " 30 " in line
+    assert " 450 " in line  # 30 cells, 3 rates, 5 replicas
+    assert not list(tmp_path.iterdir())  # a dry run leaves nothing behind
+
+
+@pytest.mark.slow
+def test_the_paper_has_1030_cells():
+    result = run("reproduce", "--preset", "paper", "--dry-run")
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if "all" in line)
+    assert "1,030" in line
+
+
+def test_a_run_and_what_it_prints(tmp_path):
+    result = run("reproduce", *SMALL)
+    assert result.exit_code == 0
+    for words in ("sin(10 x) cos(5 y)", "6 of 6 trials", "Agreement", "out/results.sqlite"):
+        assert words in result.stdout
+    with Store.read(tmp_path / "out" / "results.sqlite") as store:
+        assert len(store.rows()) == 6
+    again = run("reproduce", *SMALL)
+    assert again.exit_code == 0
+    assert " 0 " in next(line for line in again.stdout.splitlines() if "all" in line)
+
+
+def test_a_budget_says_what_it_left_out():
+    result = run("reproduce", *SMALL, "--budget", "0.001s", "--dry-run")
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if "all" in line)
+    assert line.count(" 6 ") == 3  # cells, trials, left out
+    assert " 0 " in line
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--preset", "fast"], ["'fast'", "quick, standard, paper"]),
+        (["--tables", "chess"], ["'chess'", "checkerboard-1"]),
+        (["--levels", "3"], ["3 levels", "256"]),
+        (["--levels", "two"], ["--levels", "'two'"]),
+        (["--seeds", "-1"], ["--seeds", "'-1'"]),
+        (["--budget", "soon"], ["--budget", "'soon'", "30m"]),
+        (["--budget", "0m"], ["'0m'"]),
+        (["--engine", "jax"], ["'jax'", "native"]),
+    ],
+)
+def test_options_that_cannot_be(options, words):
+    check_user_error(run("reproduce", *options), *words)
+
+
+def test_a_store_in_an_impossible_place(tmp_path):
+    (tmp_path / "file").touch()
+    result = run("reproduce", *SMALL, "--store", tmp_path / "file" / "store")
+    check_user_error(result, str(tmp_path / "file"))
+
+
+def test_a_store_that_is_none(tmp_path):
+    (tmp_path / "store").write_text("something else " * 100)
+    for command in (["table", "mnist-1"], ["claims"], ["export-results", "x.csv"]):
+        check_user_error(run(*command, "--store", tmp_path / "store"), "store")
+    check_user_error(run("reproduce", *SMALL, "--store", tmp_path / "store"), "store")
+    assert (tmp_path / "store").read_text().startswith("something else")
+
+
+def test_commands_without_a_store(tmp_path):
+    for command in (["table", "mnist-1"], ["claims"], ["export-results", "x.csv"]):
+        check_user_error(run(*command), "out/results.sqlite", "sudonet reproduce")
+
+
+def test_a_table_in_every_form(store):
+    shown = run("table", "regression-2", "--store", store)
+    assert shown.exit_code == 0
+    assert "regression-2" in shown.stdout
+    assert "(0.54)" in shown.stdout  # the published tanh cell of 10 units
+    assert "reduced" in shown.stdout
+    assert "| tanh |" in run("table", "regression-2", "--store", store, "--format", "md").stdout
+    text = run("table", "regression-2", "--store", store, "--format", "json").stdout
+    assert json.loads(text)
+    text = run("table", "regression-2", "--store", store, "--format", "csv").stdout
+    assert len(list(csv.reader(text.splitlines()))) == 31
+    text = run("table", "regression-2", "--store", store, "--format", "latex").stdout
+    assert r"\begin{tabular}" in text
+    check_user_error(run("table", "regression-2", "--store", store, "--format", "xml"), "'xml'")
+    check_user_error(run("table", "regression-9", "--store", store), "'regression-9'")
+
+
+def test_the_claims(store):
+    result = run("claims", "--store", store)
+    assert result.exit_code == 0
+    assert result.stdout.count("undecided") >= 12
+    assert "supported" in result.stdout  # the number of values a unit emits needs no training
+
+
+def test_exports(store, tmp_path):
+    assert run("export-results", tmp_path / "rows.csv", "--store", store).exit_code == 0
+    with (tmp_path / "rows.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 6
+    check_user_error(run("export-results", tmp_path / "rows.xls", "--store", store), "rows.xls")
+    check_user_error(
+        run("export-results", tmp_path / "none" / "rows.csv", "--store", store), "rows.csv"
+    )
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    command = [sys.executable, "-m", "sudonet.cli", "reproduce", "--preset", "standard"]
+    options = ["--tables", "checkerboard-1", "--levels", "2", "--store", str(tmp_path / "store")]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if (tmp_path / "store").exists():
+                with Store.read(tmp_path / "store") as store:
+                    if store.rows():
+                        break
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=30)[0]
+    assert process.returncode == 130
+    assert "the same command goes on with it" in output
+    with Store.read(tmp_path / "store") as store:
+        assert 0 < len(store.rows()) < 45

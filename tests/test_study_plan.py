@@ -1,0 +1,105 @@
+"""The plan of trials: what presets, options and budgets make of it."""
+
+import pytest
+
+from sudonet.experiments import EXPERIMENTS, GRIDS
+from sudonet.experiments.presets import PRESETS
+from sudonet.study.plan import make_plan
+
+
+def test_the_full_protocol():
+    plan = make_plan(PRESETS["paper"])
+    assert plan.cells == 1030
+    by_hand = 0
+    for experiment in EXPERIMENTS.values():
+        # tanh and relu are the same networks in the main text and in the appendix
+        networks = {(g.shape, c, a) for g in experiment.grids for a, c in g.cells}
+        recipe = experiment.recipe("1", 1)
+        by_hand += len(networks) * recipe.replicas * len(recipe.rates)
+    assert len(plan.trials) == len(set(plan.trials)) == by_hand
+
+
+def test_standard_covers_every_cell():
+    assert make_plan(PRESETS["standard"]).cells == 1030
+
+
+def test_quick_has_a_part_of_every_table():
+    plan = make_plan(PRESETS["quick"])
+    assert {grid.id for grid in plan.tables} == set(GRIDS)
+    for grid in plan.tables:
+        assert {"tanh", "relu"} < set(grid.rows)
+        assert set(grid.columns) <= set(GRIDS[grid.id].columns)
+    assert {table for table, _, _ in plan.cells_of(plan.trials)} == set(GRIDS)
+
+
+def test_replica_r_has_seed_r_whatever_its_activation_and_rate():
+    plan = make_plan(PRESETS["paper"], tables=["regression-2"])
+    seeds = {}
+    for t in plan.trials:
+        seeds.setdefault((t.column, t.activation, t.rate), set()).add(t.seed)
+    assert set(map(frozenset, seeds.values())) == {frozenset(range(5))}
+
+
+def test_options_choose_a_part():
+    plan = make_plan(PRESETS["standard"], tables=["r-mnist-4"], levels=[4, 256], seeds=[7])
+    assert [grid.id for grid in plan.tables] == ["r-mnist-4"]
+    assert {t.activation for t in plan.trials} == {"tanh", "relu", "r-sudo-4", "r-sudo-256"}
+    assert {t.seed for t in plan.trials} == {7}
+    assert {t.shape for t in plan.trials} == {"4"}
+
+
+def test_levels_replace_those_of_the_preset():
+    plan = make_plan(PRESETS["quick"], tables=["checkerboard-1"], levels=[128])
+    assert {t.activation for t in plan.trials} == {"tanh", "relu", "sudo-128"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tables": ["chess-1"]}, ["'chess-1'", "checkerboard-2"]),
+        ({"levels": [3]}, ["3 levels", "256"]),
+        ({"seeds": []}, ["seeds"]),
+        ({"tables": []}, ["tables"]),
+    ],
+)
+def test_what_the_paper_does_not_have(options, words):
+    with pytest.raises(ValueError, match=".*".join(words)):
+        make_plan(PRESETS["paper"], **options)
+
+
+def test_a_budget_takes_one_trial_of_every_cell_before_the_second_of_any():
+    plan = make_plan(PRESETS["paper"], tables=["checkerboard-1"])
+    cells = plan.cells
+
+    def cost(trial):
+        return 1.0
+
+    some = plan.within(cells, cost)
+    assert len(some.trials) == cells
+    assert some.cells == cells
+    assert {t.seed for t in some.trials} == {0}
+    assert {t.rate for t in some.trials} == {0.001}
+    assert len(some.trials) + len(some.left_out) == len(plan.trials)
+    assert set(some.trials).isdisjoint(some.left_out)
+
+
+def test_a_budget_takes_cheap_trials_first():
+    plan = make_plan(PRESETS["standard"], tables=["checkerboard-1"])
+    some = plan.within(100, lambda trial: trial.column)
+    assert {t.column for t in some.trials} == {5, 10}
+    assert {t.seed for t in some.trials} == {0}
+    assert not plan.within(0.001, lambda trial: trial.column).trials
+
+
+def test_a_plan_without_what_is_done():
+    plan = make_plan(PRESETS["quick"], tables=["regression-2"])
+    done = set(plan.trials[:5])
+    left = plan.without(lambda trial: trial in done)
+    assert set(left.trials) == set(plan.trials) - done
+
+
+def test_tables_share_the_baselines():
+    plan = make_plan(PRESETS["quick"], tables=["mnist-1", "r-mnist-1"])
+    for trial in plan.trials:
+        both = trial.activation in ("tanh", "relu")
+        assert len(plan.tables_of(trial)) == 1 + both
