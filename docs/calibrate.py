@@ -20,6 +20,7 @@ from rich.progress import track
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Experiment, Task, Trial
 from sudonet.experiments import checkerboard as board
+from sudonet.experiments.square import even_grid
 from sudonet.report.published import tables
 from sudonet.train import AnySpec, Data, stream
 
@@ -72,7 +73,7 @@ def other_board(squares: int, low: float) -> Callable[[Task], Task]:
         def colours(points: Any) -> Any:
             return board.colours(points, squares)
 
-        points, grid = board.samples(), board.even_grid()
+        points, grid = board.samples(), even_grid(board.GRID)
         right = colours(grid)
 
         def score(result: Any) -> dict[str, float]:

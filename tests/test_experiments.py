@@ -22,6 +22,7 @@ from sudonet.experiments import (
 )
 from sudonet.experiments.experiment import ACTIVATIONS, BASELINES, R_SUDO, RATES, SUDO
 from sudonet.experiments.presets import PRESETS
+from sudonet.experiments.square import even_grid
 from sudonet.report.published import tables
 from sudonet.train import Data, train
 
@@ -144,7 +145,7 @@ def test_the_bottleneck_is_small():
 def test_the_labels_of_the_checkerboard():
     points = np.array([[-0.9, -0.9], [-0.9, -0.4], [-0.4, -0.4], [0.9, 0.9], [0.9, -0.9], [1, 1]])
     assert checkerboard.colours(points).ravel().tolist() == [-1, 1, -1, -1, 1, -1]
-    board = checkerboard.colours(checkerboard.even_grid())
+    board = checkerboard.colours(even_grid(500))
     assert len(board) == 250_000
     assert board.mean() == 0  # as many black as white
     squares = board.reshape(500, 500)[62::125, 62::125]  # the middles
@@ -183,7 +184,7 @@ def test_the_regression_error_of_a_network_that_learned_nothing():
 def test_the_pixels_of_a_picture_stand_at_their_places():
     pixels = np.zeros((150, 150), np.float32)
     pixels[3, 140] = 1  # the fourth row, far to the right
-    places = checkerboard.even_grid(150)
+    places = even_grid(150)
     (found,) = np.flatnonzero(memorization.pixel_targets(pixels) == 1)
     x, y = (places[found] + 1) / 2 * 150
     assert (int(x), int(y)) == (140, 3)

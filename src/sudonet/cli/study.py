@@ -51,6 +51,10 @@ def _reproduce(
         bool, typer.Option("--dry-run", help="Show the plan and its estimated time, train nothing.")
     ] = False,
     store: StorePath = STORE,
+    picture: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="A picture to memorize in place of the stand-in."),
+    ] = None,
     threads: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="Networks to train at once; all cores by default."),
@@ -88,7 +92,7 @@ def _reproduce(
         )
     except ValueError as error:
         fail(str(error))
-    Run(plan, store, engine, threads, seconds, dry_run).go()
+    Run(plan, store, engine, threads, seconds, dry_run, picture).go()
 
 
 @reproduce.command("figures")
@@ -144,6 +148,7 @@ class Run:
         threads: int | None,
         budget: float | None,
         dry_run: bool,
+        picture: Path | None,
     ) -> None:
         import torch
 
@@ -152,7 +157,7 @@ class Run:
         self.whole, self.path, self.engine, self.budget = plan, store, engine, budget
         self.threads = threads or torch.get_num_threads()
         self.dry_run = dry_run
-        self.tasks = Tasks()
+        self.tasks = Tasks(picture)
         self.console = Console(highlight=False)
 
     def go(self) -> None:
@@ -217,6 +222,7 @@ class Run:
                     engine=self.engine,
                     threads=self.threads,
                     cost=rates.cost,
+                    progress=view.working,
                 ):
                     view.finished(row)
         except KeyboardInterrupt:

@@ -13,7 +13,9 @@ from sudonet.experiments.experiment import (
     Task,
     Trial,
     both_families,
+    fully_connected,
 )
+from sudonet.experiments.square import even_grid, random_points
 from sudonet.train import Data, Result, Spec
 
 SQUARES = 4
@@ -40,7 +42,7 @@ class Checkerboard(Experiment):
 
     def task(self) -> Task:
         points = samples()
-        board = even_grid()
+        board = even_grid(GRID)
         colour = colours(board)
 
         def score(result: Result) -> dict[str, float]:
@@ -50,26 +52,12 @@ class Checkerboard(Experiment):
         return Task(Data(points, colours(points)), SOURCE, score, len(board))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return Spec(
-            sizes=(2, *(trial.column,) * int(trial.shape), 1),
-            activation=trial.activation,
-            output="tanh",
-            learning_rate=trial.rate,
-            steps=trial.steps,
-            seed=trial.seed,
-        )
+        return fully_connected(trial, 2, 1, output="tanh")
 
 
 def samples() -> NDArray[np.float32]:
     """The points that all networks train on."""
-    generator = np.random.default_rng(DATA_SEED)
-    return generator.uniform(-1, 1, (SAMPLES, 2)).astype(np.float32)
-
-
-def even_grid(side: int = GRID) -> NDArray[np.float32]:
-    """``side`` x ``side`` points of [-1, 1]^2, each in the middle of its cell, x slowest."""
-    axis = (np.arange(side) + 0.5) / side * 2 - 1
-    return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
+    return random_points(SAMPLES, DATA_SEED)
 
 
 def colours(points: NDArray[np.float32], squares: int = SQUARES) -> NDArray[np.float32]:

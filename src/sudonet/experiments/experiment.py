@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sudonet.experiments.data import Source
-from sudonet.train import AnySpec, Data, Result
+from sudonet.train import AnySpec, Data, Result, Spec
 
 LEVELS = (2, 4, 8, 16, 32, 64, 128, 256)
 BASELINES = ("tanh", "relu")
@@ -122,6 +122,18 @@ class Experiment(ABC):
     @abstractmethod
     def spec(self, trial: Trial, data: Data) -> AnySpec:
         """The network of a trial and how it is trained on ``data``."""
+
+
+def fully_connected(trial: Trial, inputs: int, outputs: int, **training: Any) -> Spec:
+    """A network with ``trial.shape`` hidden layers of ``trial.column`` units each."""
+    return Spec(
+        sizes=(inputs, *(trial.column,) * int(trial.shape), outputs),
+        activation=trial.activation,
+        learning_rate=trial.rate,
+        steps=trial.steps,
+        seed=trial.seed,
+        **training,
+    )
 
 
 def both_families(

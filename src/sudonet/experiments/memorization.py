@@ -7,9 +7,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.experiments.checkerboard import even_grid
 from sudonet.experiments.data import picture
-from sudonet.experiments.experiment import Experiment, Recipe, Task, Trial, both_families
+from sudonet.experiments.experiment import (
+    Experiment,
+    Recipe,
+    Task,
+    Trial,
+    both_families,
+    fully_connected,
+)
+from sudonet.experiments.square import even_grid
 from sudonet.train import Data, Result, Spec
 
 SIDE = 150
@@ -51,14 +58,7 @@ class Memorization(Experiment):
         return Task(Data(places, brightness), found.source, score, len(places))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return Spec(
-            sizes=(2, *(trial.column,) * int(trial.shape), 1),
-            activation=trial.activation,
-            output="tanh",
-            learning_rate=trial.rate,
-            steps=trial.steps,
-            seed=trial.seed,
-        )
+        return fully_connected(trial, 2, 1, output="tanh")
 
 
 def pixel_targets(pixels: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sudonet.experiments.data import digits
-from sudonet.experiments.experiment import Experiment, Recipe, Task, Trial, both_families
+from sudonet.experiments.experiment import (
+    Experiment,
+    Recipe,
+    Task,
+    Trial,
+    both_families,
+    fully_connected,
+)
 from sudonet.train import Data, Result, Spec
 
 CLASSES = 10
@@ -38,15 +45,8 @@ class Mnist(Experiment):
         return Task(data, found.source, score, len(images))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return Spec(
-            sizes=(data.inputs.shape[1], *(trial.column,) * int(trial.shape), CLASSES),
-            activation=trial.activation,
-            output="softmax",
-            loss="cross_entropy",
-            learning_rate=trial.rate,
-            steps=trial.steps,
-            seed=trial.seed,
-        )
+        pixels = data.inputs.shape[1]
+        return fully_connected(trial, pixels, CLASSES, output="softmax", loss="cross_entropy")
 
 
 def shades(images: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.experiments.checkerboard import even_grid
 from sudonet.experiments.data import Source
-from sudonet.experiments.experiment import RATES, Experiment, Recipe, Task, Trial, both_families
+from sudonet.experiments.experiment import (
+    RATES,
+    Experiment,
+    Recipe,
+    Task,
+    Trial,
+    both_families,
+    fully_connected,
+)
+from sudonet.experiments.square import even_grid, random_points
 from sudonet.train import Data, Result, Spec
 
 SAMPLES = 5_000
@@ -41,19 +49,12 @@ class Regression(Experiment):
         return Task(Data(points, surface(points)), SOURCE, score, len(grid))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return Spec(
-            sizes=(2, *(trial.column,) * int(trial.shape), 1),
-            activation=trial.activation,
-            learning_rate=trial.rate,
-            steps=trial.steps,
-            seed=trial.seed,
-        )
+        return fully_connected(trial, 2, 1)
 
 
 def samples() -> NDArray[np.float32]:
     """The points that all networks train on."""
-    generator = np.random.default_rng(DATA_SEED)
-    return generator.uniform(-1, 1, (SAMPLES, 2)).astype(np.float32)
+    return random_points(SAMPLES, DATA_SEED)
 
 
 def surface(points: NDArray[np.float32]) -> NDArray[np.float32]:

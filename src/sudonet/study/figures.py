@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
@@ -15,10 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sudonet.experiments import EXPERIMENTS, Task, Trial, parabola
-from sudonet.experiments.checkerboard import even_grid
-from sudonet.experiments.memorization import SIDE
+from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, parabola
+from sudonet.experiments.autoencoder import SIDE, shades
+from sudonet.experiments.data.bundled import photograph
+from sudonet.experiments.experiment import SUDO
 from sudonet.experiments.regression import surface
+from sudonet.experiments.square import even_grid
 from sudonet.staircase import Staircase
 from sudonet.study.figure_file import FORMAT, Arrays, Meta, comparable, prepare, write
 from sudonet.study.figure_file import FigureError as FigureError
@@ -37,11 +40,18 @@ COUNTED = ("sudo-4", "sudo-8", "sudo-16", "sudo-64", "tanh")
 TANH_BINS = 8
 PICTURED = ("tanh", "relu", "sudo-2", "sudo-4", "sudo-8", "sudo-256")
 SMALL = (4, 50)
-"""Of the networks of the last three figures."""
+"""Of the networks of regression, histogram and memorization."""
+
+AUTOENCODED = ("tanh", "relu", "sudo-4", "sudo-64")
+SQUARE = 213
+"""Pixels: two rows of three such squares are cut from each photograph."""
 
 RATE, SEED = 0.001, 0
 POINTS = 250
 """A side of the surfaces; a picture shows no more."""
+
+SMALL_POINTS = 125
+"""The same where a surface is one of many in a page."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -89,7 +99,7 @@ def make(
     threads, engine
         As in :func:`sudonet.train.train`.
     names
-        Which figures to make, of :data:`FIGURES`; all of them by default.
+        Which figures to make, of :data:`FIGURES` and :data:`MORE`; all of them by default.
     progress
         Called with (network-steps done, network-steps in all) now and then.
 
@@ -98,16 +108,17 @@ def make(
     list of Path
         ``<figure>.npz`` of every figure asked for, in the order of the paper.
     """
+    known = FIGURES | MORE
     if not 0 < share <= 1:
         raise ValueError(f"share must be a number above 0 and at most 1, got {share!r}")
-    unknown = [name for name in names or () if name not in FIGURES]
+    unknown = [name for name in names or () if name not in known]
     if unknown:
-        raise ValueError(f"no figure is called {unknown[0]!r}: choose from {', '.join(FIGURES)}")
+        raise ValueError(f"no figure is called {unknown[0]!r}: choose from {', '.join(known)}")
     prepare(folder)
     tasks = Tasks()
     jobs = [
         _Job(folder / f"{name}.npz", subject(tasks, share), share, engine)
-        for name, subject in FIGURES.items()
+        for name, subject in known.items()
         if names is None or name in names
     ]
     groups: dict[Task | None, list[_Job]] = defaultdict(list)
@@ -212,7 +223,7 @@ def _steps(full: int, share: float) -> int:
 
 def _trials(
     experiment: str,
-    shapes: Collection[tuple[int, int]],
+    shapes: Collection[tuple[int | str, int]],
     activations: Collection[str],
     task: Task,
     share: float,
@@ -228,10 +239,14 @@ def _trials(
 
 
 def _small(
-    experiment: str, activations: Collection[str], task: Task, share: float
+    experiment: str,
+    activations: Collection[str],
+    task: Task,
+    share: float,
+    shape: tuple[int | str, int] = SMALL,
 ) -> dict[str, AnySpec]:
-    """Networks of 4 x 50 by activation."""
-    found = _trials(experiment, [SMALL], activations, task, share)
+    """Networks of one shape by activation."""
+    found = _trials(experiment, [shape], activations, task, share)
     return dict(zip(activations, found.values(), strict=True))
 
 
@@ -313,6 +328,51 @@ def _memorization(tasks: Tasks, share: float) -> Subject:
     )
 
 
+def _levels(tasks: Tasks, share: float) -> Subject:
+    task = tasks["checkerboard"]
+    points = even_grid(SMALL_POINTS)
+    return Subject(
+        lambda results: {name: _grey(result.predict(points)) for name, result in results.items()},
+        task,
+        _small("checkerboard", (*BASELINES, *SUDO), task, share, (4, 10)),
+    )
+
+
+def _autoencoder(tasks: Tasks, share: float) -> Subject:
+    """Trained on what the tables train on, but judged on pictures that anybody may show."""
+    theirs = tasks["autoencoder"]
+    squares = _squares()
+    inputs = shades(squares)
+
+    def score(result: Result) -> dict[str, float]:
+        error = result.predict(inputs) - inputs
+        return {"value": float(np.square(error, dtype=np.float64).sum() / len(inputs))}
+
+    return Subject(
+        lambda results: (
+            {"photographs": squares}
+            | {name: _bytes(result.predict(inputs)) for name, result in results.items()}
+        ),
+        Task(theirs.data, theirs.source, score, len(inputs)),
+        _small("autoencoder", AUTOENCODED, theirs, share, ("conv", 1)),
+    )
+
+
+def _squares() -> NDArray[np.uint8]:
+    """Squares of scikit-learn's photographs, scaled down, in three planes each."""
+    from PIL.Image import Resampling, fromarray
+
+    found = [
+        fromarray(photograph(name)).resize(
+            (SIDE, SIDE), Resampling.LANCZOS, (x, y, x + SQUARE, y + SQUARE)
+        )
+        for name in ("china.jpg", "flower.jpg")
+        for y in (0, SQUARE)
+        for x in (0, SQUARE, 2 * SQUARE)
+    ]
+    return np.stack([np.asarray(image).transpose(2, 0, 1) for image in found])
+
+
 def _surface(result: Result) -> NDArray[np.float16]:
     return _square(result.predict(even_grid(POINTS)))
 
@@ -323,8 +383,14 @@ def _square(heights: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def _grey(brightness: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Pixels from -1..1, x slowest, to 0..255, in rows."""
-    return np.asarray(np.rint((brightness.reshape(SIDE, SIDE).T + 1) * 127.5), np.uint8)
+    """Pixels of a square from -1..1, x slowest, to 0..255, in rows."""
+    side = math.isqrt(brightness.size)
+    return _bytes(brightness.reshape(side, side).T)
+
+
+def _bytes(shades: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """From -1..1 to 0..255."""
+    return np.asarray(np.rint((shades + 1) * 127.5), np.uint8)
 
 
 def _counts(name: str, result: Result, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -355,3 +421,9 @@ FIGURES: dict[str, Callable[[Tasks, float], Subject]] = {
     "memorization": _memorization,
 }
 """In the order of the paper."""
+
+MORE: dict[str, Callable[[Tasks, float], Subject]] = {
+    "autoencoder": _autoencoder,
+    "checkerboard-levels": _levels,
+}
+"""What only the page of the report shows: reconstructions, and one board for every L."""

@@ -8,12 +8,14 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime, timezone
+from pathlib import Path
 
 import numpy as np
 import torch
 
 import sudonet
 from sudonet.experiments import EXPERIMENTS, Task, Trial
+from sudonet.experiments.memorization import Memorization
 from sudonet.native.cpu import features
 from sudonet.study.plan import Plan
 from sudonet.study.store import Row, Store
@@ -21,14 +23,24 @@ from sudonet.train import AnySpec, Result, engine_name, stream
 
 
 class Tasks:
-    """The experiments' data, loaded once each, when it is needed."""
+    """The experiments' data, loaded once each, when it is needed.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    picture
+        A file to memorize instead of the stand-in for the paper's picture.
+    """
+
+    def __init__(self, picture: Path | None = None) -> None:
         self._loaded: dict[str, Task] = {}
+        self._picture = picture
 
     def __getitem__(self, experiment: str) -> Task:
         if experiment not in self._loaded:
-            self._loaded[experiment] = EXPERIMENTS[experiment].task()
+            theirs = EXPERIMENTS[experiment]
+            if isinstance(theirs, Memorization):
+                theirs = Memorization(self._picture)
+            self._loaded[experiment] = theirs.task()
         return self._loaded[experiment]
 
 
@@ -51,12 +63,13 @@ def run(
     engine: str = "auto",
     threads: int | None = None,
     cost: Callable[[Trial], float],
-    tick: Callable[[], None] = lambda: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Row]:
     """Train everything in the plan; a row is in the store before it is given back.
 
     Experiments are taken by their cost, the longest first: trials of one experiment share
-    data and, at equal shapes, stacks.
+    data and, at equal shapes, stacks. ``progress`` hears of network-steps, of the experiment
+    that runs.
     """
     groups = plan.by_experiment()
     for name in sorted(groups, key=lambda name: -sum(map(cost, groups[name]))):
@@ -68,7 +81,7 @@ def run(
             engine=engine,
             threads=threads,
             judge=task.score,
-            progress=lambda done, total: tick(),
+            progress=progress,
         ):
             row = row_of(trials[result.index], result, task)
             store.add(row)

@@ -53,6 +53,7 @@ class View:
         self._before, self._begun = done, time.monotonic()
         self._last: deque[Row] = deque(maxlen=4)
         self._line_after = self._begun
+        self._steps = ""
         self._tables: dict[str, TaskID] = {}
         columns = TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn()
         self._bars = Progress(*columns, console=console)
@@ -98,6 +99,10 @@ class View:
             self._line_after = time.monotonic() + LINE_SECONDS
             self._console.print(f"{self._status()}; {_words(row)}", soft_wrap=True)
 
+    def working(self, done: int, total: int) -> None:
+        """Network-steps of the experiment that runs: shows life while long trials last."""
+        self._steps = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} million network-steps"
+
     def _status(self) -> str:
         passed = time.monotonic() - self._begun
         rate = self._finished / passed if passed > 0 else 0.0
@@ -118,7 +123,7 @@ class View:
         last = Table.grid(padding=(0, 2))
         for row in self._last:
             last.add_row(_words(row))
-        return Group(self._bars, Text(self._status()), last)
+        return Group(self._bars, Text(self._status()), Text(self._steps), last)
 
 
 def plan_table(whole: Plan, left: Plan, cost: Callable[[Trial], float], threads: int) -> Table:
