@@ -135,7 +135,7 @@ def hold(path):
 def die_half_way(path):
     """Die in a transaction that has overwritten a part of the store."""
     store = Store.open(path)
-    for statement in ("PRAGMA cache_size = 1", "BEGIN", "UPDATE trials SET loss = 7, cpu = ''"):
+    for statement in ("PRAGMA cache_size = 1", "BEGIN", "UPDATE trials SET spec = zeroblob(3000)"):
         store._connection.execute(statement)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -484,6 +484,7 @@ def test_no_two_writers_however_they_come_and_go(path):
         while time.monotonic() < end:
             with suppress(StoreError), module._only_writer(path):
                 inside.add(me)
+                time.sleep(0.001)
                 most.append(len(inside))
                 entered.append(me)
                 inside.remove(me)
@@ -552,7 +553,7 @@ def test_files_of_others_and_of_other_versions_are_left_alone(path, way, change,
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("way", [Store.open, Store.read])
+@pytest.mark.parametrize("way", [Store.open, rows_in])
 @pytest.mark.parametrize(
     "damage",
     [
@@ -565,14 +566,15 @@ def test_files_of_others_and_of_other_versions_are_left_alone(path, way, change,
         lambda good: b"seed,value\n0,96.5\n" * 100,
         lambda good: random.Random(0).randbytes(10_000),
         lambda good: good[:100] + random.Random(0).randbytes(len(good) - 100),
+        lambda good: good.replace(b"NULL PRIMARY", b"\xb1ULL PRIMARY"),
     ],
 )
 def test_damaged_files_are_refused_and_left_as_they_are(path, forty, way, damage):
     broken = damage(forty)
     path.write_bytes(broken)
-    error = rows_or_error(way, path)
-    assert str(path) in error
-    assert "Move it away, with its -journal file if there is one, and run the study again" in error
+    with pytest.raises(StoreError, match=r"Move it away, .* and run the study again") as caught:
+        way(path)
+    assert str(path) in str(caught.value)
     assert path.read_bytes() == broken
     assert list(path.parent.iterdir()) == [path]
 
@@ -680,7 +682,7 @@ def test_a_limit_on_file_size_is_an_error_and_what_was_written_stays(path, other
 def test_a_real_file_system_that_is(tmp_path, task):
     """In a mount namespace of its own, which ends with the process."""
     enter = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c"]
-    mount = 'mount -t tmpfs -o size=128k none "$0"'
+    mount = 'mount -t tmpfs -o size=1m none "$0"'
     try:
         subprocess.run([*enter, mount, tmp_path], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import sudonet
-from sudonet.cli import data, doctor, study, unit
+from sudonet.cli import data, doctor, reproduce, results, unit
 
 app = typer.Typer(
     add_completion=False,
@@ -18,10 +18,11 @@ app = typer.Typer(
 app.command("plot-unit")(unit.plot_unit)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
-app.add_typer(study.reproduce, name="reproduce")
-app.command("table")(study.table)
-app.command("claims")(study.claims)
-app.command("export-results")(study.export_results)
+app.add_typer(reproduce.app, name="reproduce")
+app.command("plan")(reproduce.plan)
+app.command("table")(results.table)
+app.command("claims")(results.claims)
+app.command("export-results")(results.export_results)
 
 
 def main() -> None:

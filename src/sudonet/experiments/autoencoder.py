@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.experiments.data import natural_images
+from sudonet.experiments.data import Images, natural_images
 from sudonet.experiments.experiment import (
     BASELINES,
     R_SUDO,
@@ -49,8 +49,11 @@ class Autoencoder(Experiment):
     def recipe(self, shape: str, column: int) -> Recipe:
         return Recipe(steps=CONV_STEPS if shape == "conv" else DENSE_STEPS, replicas=5)
 
-    def task(self) -> Task:
-        found = natural_images()
+    def load(self) -> Images:
+        return natural_images()
+
+    def task(self, loaded: Images | None = None) -> Task:
+        found = loaded or self.load()
         test = shades(found.test)
 
         def score(result: Result) -> dict[str, float]:

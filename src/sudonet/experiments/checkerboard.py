@@ -40,7 +40,7 @@ class Checkerboard(Experiment):
     def recipe(self, shape: str, column: int) -> Recipe:
         return Recipe(steps=STEPS, replicas=3, rates=RATES)
 
-    def task(self) -> Task:
+    def task(self, loaded: None = None) -> Task:
         points = samples()
         board = even_grid(GRID)
         colour = colours(board)

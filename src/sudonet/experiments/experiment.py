@@ -115,9 +115,13 @@ class Experiment(ABC):
     def recipe(self, shape: str, column: int) -> Recipe:
         """The full protocol of a cell."""
 
+    def load(self) -> Any:
+        """What has to be read from files for :meth:`task`; None where a formula makes it."""
+        return None
+
     @abstractmethod
-    def task(self) -> Task:
-        """Load or make the data."""
+    def task(self, loaded: Any = None) -> Task:
+        """Data and measure; ``loaded`` saves reading files that were read elsewhere."""
 
     @abstractmethod
     def spec(self, trial: Trial, data: Data) -> AnySpec:

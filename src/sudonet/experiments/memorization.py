@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.experiments.data import picture
+from sudonet.experiments.data import Picture, picture
 from sudonet.experiments.experiment import (
     Experiment,
     Recipe,
@@ -47,8 +47,11 @@ class Memorization(Experiment):
     def recipe(self, shape: str, column: int) -> Recipe:
         return Recipe(steps=STEPS, replicas=3)
 
-    def task(self) -> Task:
-        found = picture(self.file)
+    def load(self) -> Picture:
+        return picture(self.file)
+
+    def task(self, loaded: Picture | None = None) -> Task:
+        found = loaded or self.load()
         places, brightness = even_grid(SIDE), pixel_targets(found.pixels)
 
         def score(result: Result) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.experiments.data import digits
+from sudonet.experiments.data import Digits, digits
 from sudonet.experiments.experiment import (
     Experiment,
     Recipe,
@@ -31,8 +31,11 @@ class Mnist(Experiment):
     def recipe(self, shape: str, column: int) -> Recipe:
         return Recipe(steps=STEPS, replicas=5)
 
-    def task(self) -> Task:
-        found = digits()
+    def load(self) -> Digits:
+        return digits()
+
+    def task(self, loaded: Digits | None = None) -> Task:
+        found = loaded or self.load()
         images = shades(found.test_images)
 
         def score(result: Result) -> dict[str, float]:

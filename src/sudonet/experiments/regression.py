@@ -37,7 +37,7 @@ class Regression(Experiment):
     def recipe(self, shape: str, column: int) -> Recipe:
         return Recipe(steps=STEPS, replicas=5, rates=RATES)
 
-    def task(self) -> Task:
+    def task(self, loaded: None = None) -> Task:
         points = samples()
         grid = even_grid(GRID)
         heights = surface(grid)

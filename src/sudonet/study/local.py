@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import sudonet
-from sudonet.experiments import EXPERIMENTS, Task, Trial
+from sudonet.experiments import EXPERIMENTS, Experiment, Task, Trial
 from sudonet.experiments.memorization import Memorization
 from sudonet.native.cpu import features
 from sudonet.study.plan import Plan
@@ -37,11 +37,12 @@ class Tasks:
 
     def __getitem__(self, experiment: str) -> Task:
         if experiment not in self._loaded:
-            theirs = EXPERIMENTS[experiment]
-            if isinstance(theirs, Memorization):
-                theirs = Memorization(self._picture)
-            self._loaded[experiment] = theirs.task()
+            self._loaded[experiment] = self.experiment(experiment).task()
         return self._loaded[experiment]
+
+    def experiment(self, name: str) -> Experiment:
+        """An experiment as it is run here."""
+        return Memorization(self._picture) if name == "memorization" else EXPERIMENTS[name]
 
 
 def remaining(plan: Plan, store: Store, tasks: Tasks, engine: str = "auto") -> Plan:
@@ -73,19 +74,24 @@ def run(
     """
     groups = plan.by_experiment()
     for name in sorted(groups, key=lambda name: -sum(map(cost, groups[name]))):
-        trials, task = groups[name], tasks[name]
-        specs = [EXPERIMENTS[name].spec(trial, task.data) for trial in trials]
-        for result in stream(
-            specs,
-            task.data,
-            engine=engine,
-            threads=threads,
-            judge=task.score,
-            progress=progress,
-        ):
-            row = row_of(trials[result.index], result, task)
+        for row in trained(groups[name], tasks[name], engine, threads, progress):
             store.add(row)
             yield row
+
+
+def trained(
+    trials: Sequence[Trial],
+    task: Task,
+    engine: str,
+    threads: int | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Row]:
+    """Rows of trials of one experiment, each as soon as it is there."""
+    specs = [EXPERIMENTS[trial.experiment].spec(trial, task.data) for trial in trials]
+    for result in stream(
+        specs, task.data, engine=engine, threads=threads, judge=task.score, progress=progress
+    ):
+        yield row_of(trials[result.index], result, task)
 
 
 def row_of(trial: Trial, result: Result, task: Task) -> Row:

@@ -35,10 +35,9 @@ BROKEN = (
     "`sqlite3 FILE .recover` may save rows of it"
 )
 UNUSABLE = "Choose a file in a folder that you may use, on a disk with room"
-KEPT = "and run again: finished trials are kept"
-WAYS_OUT = {
-    "database or disk is full": f"Make room on the disk {KEPT}",
-    "disk I/O error": f"Look at the disk, its quota and the limit `ulimit -f` {KEPT}",
+WAYS_OUT = {  # by SQLite's words, because Python 3.10 does not tell its error codes
+    "database or disk is full": "Make room on the disk and run again: finished trials are kept",
+    "disk I/O error": "Look at the disk, quota and ulimit -f, run again: finished trials are kept",
     "database is locked": "Close the other program that has it open, then try again",
     "attempt to write a readonly database": (
         "Make the file and its folder writable, or copy the store, with its -journal file if "
@@ -46,7 +45,6 @@ WAYS_OUT = {
     ),
     "unable to open database file": UNUSABLE,
 }
-"""By SQLite's words, because Python 3.10 does not tell its error codes."""
 
 
 class StoreError(RuntimeError):
@@ -194,10 +192,9 @@ class Store:
     def has(self, trial: Trial, engine: str, checksum: str, recipe: str) -> bool:
         """Whether there is a result of a trial; a failed row is none."""
         query = "SELECT 1 FROM trials WHERE key = ? AND failed IS NULL"
+        name = key(trial, engine, checksum, recipe)
         with _explained(self.path, "read"):
-            name = key(trial, engine, checksum, recipe)
-            found = self._connection.execute(query, (name,)).fetchone()
-        return found is not None
+            return self._connection.execute(query, (name,)).fetchone() is not None
 
     def keys(self) -> set[str]:
         """Keys of all results; failed rows are none."""
@@ -208,8 +205,7 @@ class Store:
     def rows(self, experiment: str | None = None) -> list[Row]:
         """All rows, failed ones too, or those of one experiment.
 
-        They are in the order of their trials, engines, checksums and recipes, whenever they
-        were written.
+        Their order is that of trials, engines, checksums and recipes, never that of writing.
         """
         query = f"{_SELECT} WHERE experiment = coalesce(?, experiment)"
         with _explained(self.path, "read"):
@@ -242,8 +238,7 @@ def _encoded(row: Row) -> dict[str, Any]:
 
 def _storable(number: float) -> float | str:
     """NaN and infinity as text: JSON has no word for them, and SQLite makes NaN a NULL."""
-    number = float(number)
-    return number if math.isfinite(number) else str(number)
+    return float(number) if math.isfinite(number) else str(float(number))
 
 
 def _decoded(values: dict[str, Any], path: Path) -> Row:
@@ -325,7 +320,8 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.stat().st_size:  # SQLite would take it for a database without tables
         raise StoreError(f"{path} is empty, which a store never is. {BROKEN}")
     uri = f"{path.as_uri()}?mode=rw"
-    with closing(sqlite3.connect(uri, PATIENCE, isolation_level=None, uri=True)) as connection:
+    connection = sqlite3.connect(uri, timeout=PATIENCE, isolation_level=None, uri=True)
+    with closing(connection):
         connection.row_factory = sqlite3.Row
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION:
@@ -350,4 +346,4 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("PRAGMA synchronous = FULL")
     # SQLite says only when it is asked to write that it may not, so ask, though for no row.
-    connection.execute("UPDATE trials SET key = key WHERE false")
+    connection.execute("UPDATE trials SET key = key WHERE 0")

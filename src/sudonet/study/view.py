@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, final
 
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sudonet.experiments import Grid, Trial
+from sudonet.study.batches import TASK_OVERHEAD, WORKER_START, batches, simulate
 from sudonet.study.plan import Plan
 from sudonet.study.store import Row
 
@@ -103,6 +104,10 @@ class View:
         """Network-steps of the experiment that runs: shows life while long trials last."""
         self._steps = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} million network-steps"
 
+    def places(self, cluster: object) -> None:
+        """Where trials run, if not here alone."""
+        self._steps = str(cluster)
+
     def _status(self) -> str:
         passed = time.monotonic() - self._begun
         rate = self._finished / passed if passed > 0 else 0.0
@@ -150,6 +155,19 @@ def plan_table(whole: Plan, left: Plan, cost: Callable[[Trial], float], threads:
         add(grid.id, (grid,))
     found.add_section()
     add("all", whole.tables, style="bold")
+    return found
+
+
+def simulation_table(plan: Plan, cost: Callable[[Trial], float], cpus: Sequence[int]) -> Table:
+    """How long clusters of different sizes would take for a plan."""
+    found = Table(title="Simulated clusters")
+    for heading in ("CPUs", "tasks", "time", "efficiency"):
+        found.add_column(heading, justify="right")
+    tasks = [batch.seconds for batch in batches(plan.trials, cost)]
+    for count in cpus:
+        run = simulate(tasks, count, TASK_OVERHEAD, WORKER_START)
+        share = f"{run.efficiency:.0%}"
+        found.add_row(f"{count:,}", f"{len(tasks):,}", duration(run.makespan), share)
     return found
 
 

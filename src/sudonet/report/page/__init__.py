@@ -1,0 +1,154 @@
+"""The report as one page that opens from disk, and files of its figures and tables beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sudonet.experiments import GRIDS
+from sudonet.report import tables as text_tables
+from sudonet.report.claims import judge
+from sudonet.report.page import bits, curves, overview, tables, words
+from sudonet.report.page.evidence import claims
+from sudonet.report.page.pictures import levels, pictures
+from sudonet.report.summary import all_cells
+from sudonet.study.figures import FIGURES, MORE, FigureError, histograms
+from sudonet.study.store import Row
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+SCRIPTS = ("core.js", "theme.js", "tables.js", "unit.js", "board.js", "bits.js")
+TABLE_FILES = {"md": "md", "latex": "tex"}
+"""Formats of the table files, and how their names end."""
+
+
+def write(rows: Iterable[Row], figures: Path, out: Path, progress: Progress | None = None) -> Path:
+    """Write the report.
+
+    The page needs nothing but itself: styles, scripts, data and pictures are in it, and it
+    may not load anything. What was not run is named as such.
+
+    Parameters
+    ----------
+    rows
+        Of the store.
+    figures
+        The folder that :func:`sudonet.study.figures.make` wrote to; it may be missing.
+    out
+        The folder for ``index.html``, ``figures/`` and ``tables/``; it is created if need be.
+    progress
+        Called with (parts done, parts in all).
+
+    Returns
+    -------
+    Path
+        ``index.html``.
+
+    Raises
+    ------
+    OSError
+        If ``out`` cannot be written to.
+    """
+    rows = list(rows)
+    total = len(FIGURES) + len(MORE) + 2
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, total)
+
+    out.mkdir(parents=True, exist_ok=True)
+    cells = all_cells(rows)
+    for name, grid in GRIDS.items():
+        for form, ending in TABLE_FILES.items():
+            path = out / "tables" / f"{name}.{ending}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text_tables.render(grid, cells[name], form), encoding="utf-8")
+    step()
+    shown = []
+    for picture in pictures(figures, out):
+        shown.append(picture)
+        step()
+    page = _render(rows, cells, shown, figures)
+    path = out / "index.html"
+    part = out / f".index.html.{os.getpid()}.part"
+    try:
+        part.write_text(page, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    step()
+    return path
+
+
+def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path) -> str:
+    verdicts = judge(cells, _counts(figures))
+    shapes = tables.shapes(cells)
+    script = "\n".join(_template(name) for name in SCRIPTS)
+    answers, verdict = bits.question(cells, verdicts)
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            style=Markup(_template("style.css")),
+            script=Markup(f'"use strict";\n(() => {{\n{script}\n}})();\n'),
+            data={
+                "details": tables.details(cells),
+                "bits": bits.explorer(cells),
+                "board": levels(figures),
+            },
+            headlines=overview.headlines(shapes, verdicts),
+            facts=overview.facts(rows),
+            ran=overview.ran(rows, cells),
+            tiles=overview.tiles(shapes),
+            claims=claims(verdicts),
+            shapes=shapes,
+            titles=words.TITLES,
+            about=words.ABOUT,
+            pictures={picture.name: picture for picture in shown},
+            question=answers,
+            question_verdict=verdict,
+            curves=curves,
+            cell_id=tables.cell_id,
+        )
+    )
+
+
+def _counts(figures: Path) -> dict[str, list[int]] | None:
+    """How often levels are used; None if that was not recorded or cannot be read."""
+    try:
+        return histograms(figures)
+    except FigureError:
+        return None  # the place of that figure says what is wrong with it
+
+
+def _template(name: str) -> str:
+    return files(__package__).joinpath("templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("sudonet.report.page"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    found.filters["digest"] = _digest
+    return found
+
+
+def _digest(text: str) -> str:
+    """By which a page's own security policy knows its script."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,230 @@
+"""Runs a plan on a Ray cluster: the same trials and rows, on as many CPUs as there are.
+
+Ray schedules, moves data and notices what dies. Workers train batches and send rows back;
+the driver is the only one that writes to the store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import Any
+
+from sudonet.experiments import Experiment, Task, Trial
+from sudonet.study.batches import Batch, batches
+from sudonet.study.local import Tasks, recipe, trained, versions
+from sudonet.study.plan import Plan
+from sudonet.study.store import Row, Store
+from sudonet.train import engine_name
+
+TRIES = 3
+"""How often a batch is given to a worker before its trials count as failed."""
+
+AHEAD = 2
+"""Batches in flight for every task that can run: enough that no CPU waits for the driver."""
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be used; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a cluster has at this moment."""
+
+    nodes: int
+    cpus: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes} node{'s' * (self.nodes != 1)}, {self.cpus} CPUs"
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Ray, connected to the cluster at ``address``, or to one of this machine's CPUs alone.
+
+    Parameters
+    ----------
+    address
+        ``"auto"`` for the cluster that this machine belongs to, ``"HOST:PORT"`` or
+        ``"ray://HOST:PORT"`` for another; None starts one here.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ClusterError("the executor ray needs Ray: run pip install 'sudonet[ray]'") from None
+    already = ray.is_initialized()
+    if not already:
+        try:
+            ray.init(
+                address=address,
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise ClusterError(
+                f"cannot reach a Ray cluster at {address!r}: {str(error).splitlines()[0]}. "
+                "Start one with `ray start --head`, or leave --address out"
+            ) from error
+    try:
+        yield ray
+    finally:
+        if not already:
+            ray.shutdown()
+
+
+def size(ray: Any) -> Cluster:
+    """Nodes that are alive, and their CPUs."""
+    alive = sum(bool(node["Alive"]) for node in ray.nodes())
+    return Cluster(alive, int(ray.cluster_resources().get("CPU", 0)))
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    tasks: Tasks,
+    ray: Any,
+    *,
+    engine: str = "auto",
+    cpus_per_task: int = 1,
+    cost: Callable[[Trial], float],
+    show: Callable[[Cluster], None] = lambda cluster: None,
+) -> Iterator[Row]:
+    """Train everything in the plan; a row is in the store before it is given back.
+
+    A batch whose worker or node dies, or that runs out of memory, is tried elsewhere, three
+    times in all. Then its trials are rows that say why they failed; a later run tries them
+    again.
+    """
+    waiting = deque(batches(plan.trials, cost))
+    expected = versions()
+    data: dict[str, Any] = {}
+    train = ray.remote(_train).options(num_cpus=cpus_per_task, max_retries=TRIES - 1)
+    flying: dict[Any, Batch] = {}
+    try:
+        while waiting or flying:
+            cluster = size(ray)
+            show(cluster)
+            most = AHEAD * max(1, cluster.cpus // cpus_per_task)
+            while waiting and len(flying) < most:
+                batch = waiting.popleft()
+                if batch.experiment not in data:
+                    data[batch.experiment] = ray.put(tasks.experiment(batch.experiment).load())
+                name = _engine(batch, tasks, engine)
+                reference = train.remote(
+                    batch.trials,
+                    tasks.experiment(batch.experiment),
+                    data[batch.experiment],
+                    tasks[batch.experiment].source.checksum,
+                    engine,
+                    name,
+                    cpus_per_task,
+                    expected,
+                )
+                flying[reference] = batch
+            ready, _ = ray.wait(list(flying), timeout=1.0)
+            for reference in ready:
+                for row in _rows(ray, reference, flying.pop(reference), tasks, engine):
+                    store.add(row)
+                    yield row
+    finally:
+        for reference in flying:
+            with suppress(Exception):  # it may be gone already, with its node
+                ray.cancel(reference, force=True)
+
+
+def _engine(batch: Batch, tasks: Tasks, engine: str) -> str:
+    """The engine that this machine would use for a batch, and that workers have to use."""
+    spec = tasks.experiment(batch.experiment).spec(batch.trials[0], tasks[batch.experiment].data)
+    return engine_name(spec, engine)
+
+
+def _rows(ray: Any, reference: Any, batch: Batch, tasks: Tasks, engine: str) -> list[Row]:
+    """What a task found, or why its trials failed."""
+    try:
+        rows: list[Row] = ray.get(reference)
+        return rows
+    except ray.exceptions.RayTaskError as error:
+        cause = error.as_instanceof_cause()
+        if isinstance(cause, ClusterError):
+            raise cause from None
+        reason = f"{type(error.cause).__name__}: {error.cause}"
+    except ray.exceptions.RayError as error:
+        reason = f"{type(error).__name__} after {TRIES} tries: {str(error).splitlines()[0]}"
+    return [_failed(trial, reason, tasks, engine) for trial in batch.trials]
+
+
+def _failed(trial: Trial, reason: str, tasks: Tasks, engine: str) -> Row:
+    source = tasks[trial.experiment].source
+    spec = tasks.experiment(trial.experiment).spec(trial, tasks[trial.experiment].data)
+    return Row(
+        trial=trial,
+        engine=engine_name(spec, engine),
+        source=source.name,
+        checksum=source.checksum,
+        stand_in_for=source.stand_in_for,
+        recipe=recipe(spec),
+        spec="{}",
+        versions="{}",
+        cpu="",
+        metrics={},
+        diverged=None,
+        loss=None,
+        wall_seconds=0.0,
+        cpu_seconds=0.0,
+        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        failed=reason,
+    )
+
+
+def _train(
+    trials: tuple[Trial, ...],
+    experiment: Experiment,
+    loaded: Any,
+    checksum: str,
+    engine: str,
+    name: str,
+    threads: int,
+    expected: dict[str, str],
+) -> list[Row]:
+    """Runs in a worker: train a batch, if this worker gives the rows that the driver would."""
+    ours = versions()
+    if ours != expected:
+        differing = [
+            f"{what} {ours.get(what)} instead of {version}"
+            for what, version in expected.items()
+            if ours.get(what) != version
+        ]
+        raise ClusterError(
+            f"a worker has {', '.join(differing)}: install the driver's versions on every node"
+        )
+    task = _task(_Loaded(experiment, loaded, checksum))
+    own = engine_name(experiment.spec(trials[0], task.data), engine)
+    if own != name:
+        raise ClusterError(
+            f"a worker's engine is {own}, the driver's {name}, which rounds differently: use "
+            "nodes of one kind, or set SUDONET_NATIVE alike on all of them"
+        )
+    return list(trained(trials, task, engine, threads))
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """An experiment and its data from the object store, known by the data's checksum."""
+
+    experiment: Experiment = field(compare=False)
+    data: Any = field(compare=False)
+    checksum: str
+
+
+@lru_cache(maxsize=2)
+def _task(loaded: _Loaded) -> Task:
+    """A worker makes the data of an experiment once, not for every batch."""
+    return loaded.experiment.task(loaded.data)
