@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sudonet.cli.fail import fail
-from sudonet.cli.options import STORE, StorePath, _rows, figures_folder
+from sudonet.cli.options import STORE, StorePath, figures_folder, rows_of
 
 OUT = Path("out/report")
 PATIENCE = 2.0
@@ -32,7 +32,7 @@ def report(
     """
     from sudonet.report.page import write
 
-    rows = _rows(store)
+    rows = rows_of(store)
     begun = time.monotonic()
     bars = Progress(console=Console(stderr=True), transient=True)
     bar = bars.add_task("writing the report", total=None)
@@ -52,5 +52,6 @@ def report(
     except KeyboardInterrupt:
         fail(f"stopped: {out} may have some of the files")
     finally:
-        bars.stop()
+        if bars.live.is_started:
+            bars.stop()
     typer.echo(f"wrote {page}")

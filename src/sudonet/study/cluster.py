@@ -7,6 +7,7 @@ the driver is the only one that writes to the store.
 from __future__ import annotations
 
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -61,6 +62,7 @@ def connected(address: str | None) -> Iterator[Any]:
     already = ray.is_initialized()
     if not already:
         try:
+            _check_that_somebody_listens(address)
             ray.init(
                 address=address,
                 include_dashboard=None if address else False,
@@ -68,7 +70,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 logging_level=logging.ERROR,
                 configure_logging=False,
             )
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise ClusterError(
                 f"cannot reach a Ray cluster at {address!r}: {str(error).splitlines()[0]}. "
                 "Start one with `ray start --head`, or leave --address out"
@@ -78,6 +80,15 @@ def connected(address: str | None) -> Iterator[Any]:
     finally:
         if not already:
             ray.shutdown()
+
+
+def _check_that_somebody_listens(address: str | None) -> None:
+    """Ray itself would wait for minutes."""
+    if address and address not in ("auto", "local"):
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError("an address is auto, HOST:PORT or ray://HOST:PORT")
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def size(ray: Any) -> Cluster:
@@ -152,9 +163,8 @@ def _rows(ray: Any, reference: Any, batch: Batch, tasks: Tasks, engine: str) -> 
         rows: list[Row] = ray.get(reference)
         return rows
     except ray.exceptions.RayTaskError as error:
-        cause = error.as_instanceof_cause()
-        if isinstance(cause, ClusterError):
-            raise cause from None
+        if isinstance(error.cause, ClusterError):
+            raise error.cause from None
         reason = f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
         reason = f"{type(error).__name__} after {TRIES} tries: {str(error).splitlines()[0]}"

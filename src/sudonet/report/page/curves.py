@@ -12,7 +12,7 @@ from sudonet.report.agreement import compare
 from sudonet.report.cell import Cell, Place
 from sudonet.report.published import PublishedTable
 
-WIDTH, HEIGHT = 260, 178
+WIDTH, HEIGHT = 224, 158
 LEFT, RIGHT, TOP, BOTTOM = 34, 12, 8, 20
 """Margins around the plot; in them are the numbers of the axes."""
 
@@ -96,12 +96,12 @@ class Scale:
         return math.log10(max(value, self._least)) if self.logarithmic else value
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round numbers within the scale, three to six of them."""
+        """Round numbers within the scale, a handful of them."""
         values = self._powers() if self.logarithmic else self._steps()
         return [(self(value), f"{value:g}") for value in values]
 
     def _steps(self) -> list[float]:
-        rough = (self.high - self.low) / 4
+        rough = (self.high - self.low) / 6
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
         first = math.ceil(self.low / step)

@@ -133,7 +133,7 @@ def _tile(shape: Shape, found: Agreement) -> Tile:
     return Tile(
         id=shape.id,
         experiment=words.TITLES[shape.experiment],
-        shape=shape.shape,
+        shape=shape.shape.replace("hidden ", ""),
         spearman=words.number(found.spearman or 0.0, 2) if known else "none",
         ceiling=f"{found.ceiling:.2f}",
         fill=round(max(0.0, found.spearman or 0.0), 3),

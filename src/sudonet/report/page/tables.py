@@ -95,15 +95,18 @@ def shapes(cells: Mapping[str, Mapping[Place, Cell]]) -> list[Shape]:
     return [_shape(grid, cells.get(name, {})) for name, grid in GRIDS.items()]
 
 
-def details(cells: Mapping[str, Mapping[Place, Cell]]) -> dict[str, list[tuple[str, str]]]:
-    """What there is to say about every cell: lines of a label and a text."""
+def details(
+    cells: Mapping[str, Mapping[Place, Cell]],
+) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """What there is to say about every cell: a title, and lines of a label and a text."""
     found = {}
     for name, grid in GRIDS.items():
         about, ours = published.table(name), cells.get(name, {})
         comparisons = compare(grid, ours)
         for place in grid.cells:
-            key = cell_id(name, *place)
-            found[key] = _lines(about, place, ours.get(place), comparisons.get(place))
+            title = f"{place[0]}, {about.column_name(place[1])}, {name}"
+            lines = _lines(about, place, ours.get(place), comparisons.get(place))
+            found[cell_id(name, *place)] = (title, lines)
     return found
 
 
@@ -255,13 +258,17 @@ def _notes(grid: Grid, cells: Mapping[Place, Cell]) -> list[str]:
             said[f"* {count} could not be trained"].append(place)
         if cell.value is not None and cell.replicas == 1:
             said["one replica, so no spread"].append(place)
-    notes = [f"{_where(grid, places)}: {text}." for text, places in said.items()]
+    notes = [f"{_capital(text)} ({_where(grid, places)})." for text, places in said.items()]
     return [*notes, *_data(cells.values())]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _where(grid: Grid, places: list[Place]) -> str:
     if len(places) == len(grid.cells):
-        return f"All {len(places)} cells"
+        return f"all {len(places)} cells"
     if len(places) > NAMED:
         return f"{len(places)} of {len(grid.cells)} cells"
     about = published.table(grid.id)

@@ -52,7 +52,7 @@ def title(grid: Grid) -> str:
     --------
     >>> from sudonet.experiments import GRIDS
     >>> title(GRIDS["r-checkerboard-1"]), title(GRIDS["autoencoder-conv"])
-    ('Checkerboard, 1 hidden layer, rectified units', 'Autoencoding, convolutional')
+    ('Checkerboard, 1 hidden layer, rectified', 'Autoencoding, convolutional')
     """
     return f"{TITLES[grid.experiment]}, {shape(grid)}"
 
@@ -61,7 +61,7 @@ def shape(grid: Grid) -> str:
     """What the networks of a table have in common."""
     kinds = {"conv": "convolutional", "dense": "fully connected", "1": "1 hidden layer"}
     words = kinds.get(grid.shape, f"{grid.shape} hidden layers")
-    return words + (", rectified units" if grid.id.startswith("r-") else "")
+    return words + (", rectified" if grid.id.startswith("r-") else "")
 
 
 def number(value: float, digits: int) -> str:

@@ -1,5 +1,5 @@
 // Error against bits of state.
-const BITS = { width: 820, height: 470, left: 52, right: 16, top: 16, bottom: 40 };
+const BITS = { left: 44, right: 12, top: 18, bottom: 40 };
 const ASKED = ["regression-2.sudo-16.20", "regression-2.sudo-256.10"];
 let shownPoints = [];
 let currentPoint = -1;
@@ -68,7 +68,9 @@ function drawBits() {
   const all = experiment.points.filter((point) => rectified || !point.rectified).length;
   byId("bits-said").textContent = `${shownPoints.length} of ${all} networks have a value.`;
   drawKey(groups, rectified && experiment.points.some((point) => point.rectified));
-  const { width, height, left, right, top, bottom } = BITS;
+  const { left, right, top, bottom } = BITS;
+  const width = Math.max(280, byId("bits-chart").clientWidth);
+  const height = Math.round(Math.min(500, Math.max(320, 0.6 * width)));
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
   byId("bits-chart").replaceChildren(chart);
   const body = byId("bits-front").tBodies[0];
@@ -103,18 +105,24 @@ function drawBits() {
     body.append(row);
   }
   svg("path", { class: "front", d: `${path}H${width - right}` }, chart);
+  const asked = [];
+  // Those of the question come last and so on top.
+  shownPoints.sort((a, b) => ASKED.includes(a.cell) - ASKED.includes(b.cell));
   shownPoints.forEach((point) => {
     const size = 2.4 + 0.42 * Math.log2(point.levels);
-    const asked = ASKED.includes(point.cell);
+    const isAsked = ASKED.includes(point.cell);
     const shape = SHAPES[groups.indexOf(point.group)](x.at(point.bits), y.at(point[side]), size);
     const node = svg("path", { d: shape, "data-cell": point.cell, class: "point" }, chart);
     node.classList.toggle("hollow", point.rectified);
-    node.classList.toggle("asked", asked);
-    if (asked) {
+    node.classList.toggle("asked", isAsked);
+    if (isAsked) {
       const units = point.cell.split(".")[2];
-      label(chart, x.at(point.bits) + 9, y.at(point[side]) + 3.5, `${units} units, L = ${point.levels}`, "start", "asked-label");
+      asked.push([x.at(point.bits), y.at(point[side]), `${units} units, L = ${point.levels}`]);
     }
   });
+  // No point lies below the front: there is room for the label of the better one.
+  asked.sort((a, b) => a[1] - b[1]);
+  asked.forEach(([a, b, text], k) => label(chart, k ? a - 6 : a + 8, k ? b + 18 : b - 9, text, k ? "end" : "start", "asked-label"));
   chart.setAttribute("aria-label", `${experiment.title}, ${side}: ${shownPoints.length} networks, ${front.length} on the Pareto front`);
 }
 
@@ -132,4 +140,5 @@ byId("bits-chart").addEventListener("keydown", (event) => {
 });
 byId("bits-chart").addEventListener("focusout", hideTip);
 for (const id of ["bits-experiment", "bits-side", "bits-rectified"]) byId(id).addEventListener("change", drawBits);
+whenResized(byId("bits-chart"), drawBits);
 drawBits();

@@ -24,6 +24,18 @@ function label(parent, x, y, text, anchor, className) {
   return node;
 }
 
+// Draws again whenever the place of a chart has become wider or narrower.
+function whenResized(place, draw) {
+  let width = 0;
+  new ResizeObserver(([entry]) => {
+    const now = Math.round(entry.contentRect.width);
+    if (now && now !== width) {
+      width = now;
+      draw();
+    }
+  }).observe(place);
+}
+
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
 // Numbers as the tables write them, with a true minus sign.
@@ -32,17 +44,14 @@ const written = (value, digits) => value.toFixed(digits).replace("-", "−");
 const tip = byId("tip");
 
 function showTip(id, at) {
-  const lines = data.details[id];
-  if (!lines) return;
-  const [table, unit, column] = id.split(".");
+  if (!data.details[id]) return;
+  const [title, lines] = data.details[id];
   const list = document.createElement("dl");
   for (const [name, text] of lines) {
     element("dt", name, list);
     element("dd", text, list);
   }
-  tip.replaceChildren(list);
-  const title = element("strong", `${unit}, ${table}, ${column} ${table.includes("autoencoder") ? "x scale" : "units"}`);
-  tip.prepend(title);
+  tip.replaceChildren(element("strong", title), list);
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
   const below = at.bottom + 8 + box.height < window.innerHeight;

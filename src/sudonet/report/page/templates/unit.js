@@ -50,11 +50,12 @@ function staircase(levels, kind) {
 }
 window.sudonet = { staircase };
 
-const UNIT = { width: 720, left: 44, right: 12, top: 10, high: 250, gap: 34, low: 120 };
+const UNIT = { left: 40, right: 8, top: 10, high: 250, gap: 34, low: 120 };
 
 function drawUnit(unit, kind, x) {
   const place = byId("unit-chart");
-  const { width, left, right, top, high, gap, low } = UNIT;
+  const { left, right, top, high, gap, low } = UNIT;
+  const width = Math.max(280, place.clientWidth);
   const reach = kind === "sigmoid" ? 7 : 3.5;
   const floor = kind === "tanh" ? -1 : 0;
   const steepest = kind === "sigmoid" ? 0.25 : 1;
@@ -146,4 +147,5 @@ byId("unit-number").addEventListener("change", (event) => {
 });
 byId("unit-kind").addEventListener("change", updateUnit);
 byId("unit-input").addEventListener("input", updateUnit);
+whenResized(byId("unit-chart"), updateUnit);
 updateUnit();
