@@ -1,6 +1,7 @@
 """The page of the report in a real browser."""
 
 import base64
+import io
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import synthetic_rows
 from browser import axe, chromium
 from made_figures import made
+from PIL import Image
 from report_rows import row
 
 from sudonet import Staircase
@@ -137,8 +139,8 @@ def test_labels_of_the_plots_do_not_lie_on_one_another(opened, path, width):
     page = opened(path, width)
     overlapping = page.evaluate(
         """() => [...document.querySelectorAll(".panel svg, #unit-chart svg")].filter((svg) => {
-            const boxes = [...svg.querySelectorAll("text")].map((one) => one.getBoundingClientRect())
-                .filter((box) => box.width);
+            const boxes = [...svg.querySelectorAll("text")]
+                .map((one) => one.getBoundingClientRect()).filter((box) => box.width);
             const edge = svg.getBoundingClientRect();
             return boxes.some((a, k) => a.left < edge.left - 1 || a.right > edge.right + 1
                 || boxes.slice(k + 1).some((b) =>
@@ -154,10 +156,14 @@ def test_labels_of_the_plots_do_not_lie_on_one_another(opened, path, width):
 def test_nothing_keeps_people_out(opened, path, width, theme):
     page = opened(path, width, theme)
     page.evaluate(axe())
-    for view in ("ours", "difference"):
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    # Another view has other colours and is the same page otherwise.
+    runs = {"ours": {}, "difference": {"runOnly": ["color-contrast"]}}
+    for view, options in runs.items():
         page.locator(f"[data-switch=all] input[value={view}]").check()
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+        found = page.evaluate(
+            "(options) => axe.run({ resultTypes: ['violations'], ...options })", options
+        )
         serious = {
             one["id"]: [node["html"][:200] for node in one["nodes"][:3]]
             for one in found["violations"]
@@ -314,7 +320,6 @@ def test_codes_and_slopes_at_sampled_inputs(page, kind, levels):
     # Where both libraries agree on a threshold, so they do on its neighbours.
     agreed = np.tile(theirs == unit.thresholds, 3)
     plain = np.concatenate([np.ones(409, bool), agreed])
-    assert agreed.mean() > 0.5
     assert np.array_equal(codes[plain], unit.codes(x)[plain])
     np.testing.assert_allclose(smooth, unit.smooth(x), rtol=1e-14, atol=1e-16)
     np.testing.assert_allclose(slope, unit.derivative(x), rtol=1e-14, atol=0)
@@ -341,7 +346,7 @@ def test_the_controls_of_the_unit(fresh):
     said = fresh.locator("#unit-said").inner_text()
     assert f"Input 0.40 has code {code} of 0 to 16" in said
     assert f"emits {Staircase(17).values[code]:.4f}" in said
-    for text, expected in (("1", "2"), ("999", "256"), ("x", "2")):
+    for text, expected in (("1", "2"), ("999", "256"), ("", "2")):
         fresh.locator("#unit-number").evaluate(
             "(one, text) => { one.value = text; one.dispatchEvent(new Event('change')); }", text
         )
@@ -376,12 +381,11 @@ def test_the_board_is_the_recorded_network(fresh, figures):
         label = fresh.locator("#board-strip label", has=fresh.locator(f"b:text-is('{name}')"))
         label.click()
         assert f"{name}: {meta['values'][name]:.1f} %" in fresh.locator("#board-said").inner_text()
-        drawn = fresh.locator("#board-large").evaluate(
-            """(canvas) => Array.from({ length: 125 }, (_, y) => Array.from({ length: 125 }, (_, x) =>
-                [...canvas.getContext("2d").getImageData(4 * x + 2, 4 * y + 2, 1, 1).data]))"""
-        )
+        address = fresh.locator("#board-large").evaluate("(canvas) => canvas.toDataURL()")
+        with Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))) as image:
+            drawn = np.asarray(image.convert("RGB"), int)[2::4, 2::4]
         expected = scale[arrays[name][::-1]]  # the lowest row is drawn last
-        assert np.abs(np.array(drawn)[..., :3] - expected).max() <= 1
+        assert np.abs(drawn - expected).max() <= 1
     fresh.keyboard.press("ArrowRight")
     assert "relu" in fresh.locator("#board-said").inner_text()
 
@@ -396,11 +400,7 @@ def test_the_explorer_shows_every_network(fresh):
             points = [p for p in experiment["points"] if rectified or not p["rectified"]]
             assert fresh.locator("#bits-chart .point").count() == len(points)
             front = experiment["fronts"]["ours"]["all" if rectified else "sudo"]
-            named = fresh.locator("#bits-front tbody th").all_inner_texts()
-            table = fresh.locator("#bits-front tbody th").evaluate_all(
-                "(all) => all.map((one) => one.textContent)"
-            )
-            assert len(named) == len(front)
+            table = fresh.locator("#bits-front tbody th").all_text_contents()
             assert table == [experiment["points"][k]["name"] for k in front]
 
 
@@ -417,7 +417,7 @@ def test_the_explorer_places_points_by_bits_and_error(fresh):
     for drawn, value in ((x, bits), (y, error)):
         slope, start = np.polyfit(value, drawn, 1)
         assert np.abs(drawn - (slope * value + start)).max() < 0.1
-    labels = fresh.locator("#bits-chart .asked-label").all_inner_texts()
+    labels = fresh.locator("#bits-chart .asked-label").all_text_contents()
     assert sorted(labels) == ["10 units, L = 256", "20 units, L = 16"]
 
 
@@ -428,6 +428,12 @@ def test_the_explorer_by_keyboard(fresh):
     assert "20 bits" in said
     assert fresh.locator("#bits-chart .current").count() == 1
     assert "regression-2" in fresh.locator("#tip").inner_text()
+    for _ in range(95):  # and round again
+        fresh.keyboard.press("ArrowRight")
+    bits = int(
+        fresh.locator("#bits-said").inner_text().rpartition(":")[2].split()[0].replace(",", "")
+    )
+    assert bits == 1600
     fresh.keyboard.press("ArrowRight")
     assert fresh.locator("#bits-said").inner_text() != said
 

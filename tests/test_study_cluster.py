@@ -52,7 +52,8 @@ def two_nodes(monkeypatch):
     ray.init(address=found.address, log_to_driver=False)
     yield found, second
     ray.shutdown()
-    found.shutdown()
+    for node in reversed(found.list_all_nodes()):  # gracefully takes minutes
+        found.remove_node(node, allow_graceful=False)
 
 
 def cost(trial):

@@ -22,7 +22,7 @@ from sudonet.train import Data, Result, Spec
 SIDE = 150
 """Pixels a side."""
 
-STEPS = 9_000  # 40 epochs
+STEPS = 22_500  # 100 epochs
 
 
 class Memorization(Experiment):

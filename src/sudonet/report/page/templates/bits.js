@@ -107,8 +107,8 @@ function drawBits() {
   svg("path", { class: "front", d: `${path}H${width - right}` }, chart);
   const asked = [];
   // Those of the question come last and so on top.
-  shownPoints.sort((a, b) => ASKED.includes(a.cell) - ASKED.includes(b.cell));
-  shownPoints.forEach((point) => {
+  const layers = [...shownPoints].sort((a, b) => ASKED.includes(a.cell) - ASKED.includes(b.cell));
+  layers.forEach((point) => {
     const size = 2.4 + 0.42 * Math.log2(point.levels);
     const isAsked = ASKED.includes(point.cell);
     const shape = SHAPES[groups.indexOf(point.group)](x.at(point.bits), y.at(point[side]), size);
@@ -131,12 +131,13 @@ byId("bits-chart").addEventListener("keydown", (event) => {
   if (!step || !shownPoints.length) return;
   event.preventDefault();
   currentPoint = (currentPoint + step + shownPoints.length) % shownPoints.length;
-  const nodes = [...byId("bits-chart").querySelectorAll(".point")];
-  nodes.forEach((node, k) => node.classList.toggle("current", k === currentPoint));
   const point = shownPoints[currentPoint];
+  byId("bits-chart").querySelector(".current")?.classList.remove("current");
+  const node = byId("bits-chart").querySelector(`[data-cell="${point.cell}"]`);
+  node.classList.add("current");
   byId("bits-said").textContent =
     `${point.name}: ${Math.round(point.bits).toLocaleString("en")} bits, error ${Number(point[chosen("bits-side")].toPrecision(4))}`;
-  showTip(point.cell, nodes[currentPoint].getBoundingClientRect());
+  showTip(point.cell, node.getBoundingClientRect());
 });
 byId("bits-chart").addEventListener("focusout", hideTip);
 for (const id of ["bits-experiment", "bits-side", "bits-rectified"]) byId(id).addEventListener("change", drawBits);
