@@ -20,6 +20,7 @@ from rich.progress import track
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Experiment, Task, Trial
 from sudonet.experiments import checkerboard as board
+from sudonet.experiments.memorization import REACH
 from sudonet.experiments.square import even_grid
 from sudonet.report.published import tables
 from sudonet.train import AnySpec, Data, stream
@@ -63,25 +64,38 @@ def fewer(samples: int) -> Callable[[Task], Task]:
     )
 
 
-def other_board(squares: int, low: float) -> Callable[[Task], Task]:
-    """A board of ``squares`` a side, with inputs from ``low`` to 1."""
+def other_board(
+    squares: int = board.SQUARES, stretch: float = board.STRETCH, shift: float = 0.0
+) -> Callable[[Task], Task]:
+    """A board of ``squares`` a side; networks see coordinates times ``stretch`` plus ``shift``."""
 
     def made(task: Task) -> Task:
-        def placed(points: Any) -> Any:
-            return (points + 1) / 2 * (1 - low) + low
-
-        def colours(points: Any) -> Any:
-            return board.colours(points, squares)
-
         points, grid = board.samples(), even_grid(board.GRID)
-        right = colours(grid)
+        right = board.colours(grid, squares)
+
+        def seen(places: Any) -> Any:
+            return places * stretch + shift
 
         def score(result: Any) -> dict[str, float]:
-            return {
-                "value": 100 * float(((result.predict(placed(grid)) > 0) == (right > 0)).mean())
-            }
+            found = result.predict(seen(grid)) > 0
+            return {"value": 100 * float((found == (right > 0)).mean())}
 
-        return replace(task, data=Data(placed(points), colours(points)), score=score)
+        return replace(task, data=Data(seen(points), board.colours(points, squares)), score=score)
+
+    return made
+
+
+def other_places(reach: float, low: float = -1.0) -> Callable[[Task], Task]:
+    """Places from -``reach`` to ``reach``, brightness from ``low`` to 1."""
+
+    def made(task: Task) -> Task:
+        places = task.data.inputs / REACH * reach
+        brightness = (task.data.targets + 1) / 2 * (1 - low) + low
+
+        def score(result: Any) -> dict[str, float]:
+            return {"value": float(((result.predict(places) - brightness) ** 2).sum())}
+
+        return replace(task, data=Data(places, brightness), score=score)
 
     return made
 
@@ -90,27 +104,41 @@ def batches_of(size: int) -> Callable[[AnySpec], AnySpec]:
     return lambda spec: replace(spec, batch_size=size)
 
 
-LAYERS = ("1", "2", "4")
+LAYERS, DEPTHS = ("1", "2", "4"), ("1", "2", "4", "10")
+SMALL = (5, 10, 50)
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "checkerboard": (
-        Variant("the recipe", (12_500, 25_000, 50_000, 87_500, 150_000), (5, 10, 50), LAYERS, 4),
-        Variant("the recipe, one wide layer", (50_000, 87_500, 150_000), (100, 200), ("1",), 3),
+        Variant("the recipe", (12_500, 25_000, 35_000, 50_000), SMALL, LAYERS, 4),
+        Variant("the recipe, one wide layer", (25_000, 35_000, 50_000), (100, 200), ("1",), 3),
+        Variant(
+            "inputs from -1 to 1",
+            (35_000, 50_000, 87_500, 150_000),
+            SMALL,
+            LAYERS,
+            task=other_board(stretch=1),
+        ),
+        Variant(
+            "inputs from -3 to 3", (15_000, 30_000), SMALL, LAYERS, task=other_board(stretch=3)
+        ),
+        Variant(
+            "inputs from -4 to 4", (15_000, 25_000), SMALL, LAYERS, task=other_board(stretch=4)
+        ),
+        Variant("inputs from 0 to 4", (25_000, 50_000), SMALL, LAYERS, task=other_board(shift=2.0)),
         Variant(
             "weights and biases as PyTorch draws them",
-            (25_000, 87_500),
-            (5, 10, 50),
+            (25_000, 35_000),
+            SMALL,
             LAYERS,
             change=lambda spec: replace(spec, initial="torch"),
         ),
-        Variant("batches of 32", (62_800, 125_600), (5, 10), LAYERS, change=batches_of(32)),
-        Variant("batches of 500", (20_000, 40_000), (5, 10), LAYERS, change=batches_of(500)),
-        Variant("8 x 8 board", (87_500,), (5, 10, 50), LAYERS, task=other_board(8, -1.0)),
-        Variant("2 x 2 board", (12_500, 87_500), (5, 10, 50), LAYERS, task=other_board(2, -1.0)),
-        Variant("inputs from 0 to 1", (87_500,), (5, 10, 50), LAYERS, task=other_board(4, 0.0)),
+        Variant("batches of 32", (35_000, 70_000), (5, 10), LAYERS, change=batches_of(32)),
+        Variant("batches of 500", (15_000, 35_000), (5, 10), LAYERS, change=batches_of(500)),
+        Variant("8 x 8 board", (35_000,), SMALL, LAYERS, task=other_board(8)),
+        Variant("2 x 2 board", (12_500, 35_000), SMALL, LAYERS, task=other_board(2)),
         Variant(
             "SGD with momentum 0.9, rate 0.01",
-            (87_500,),
-            (5, 10, 50),
+            (35_000,),
+            SMALL,
             LAYERS,
             change=lambda spec: replace(spec, optimiser="momentum", learning_rate=0.01),
         ),
@@ -127,10 +155,26 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
     ),
     "memorization": (
+        Variant("the recipe", (2_250, 4_500, 9_000), (50, 100), DEPTHS, 2),
         Variant(
-            "the recipe", (2_250, 4_500, 6_750, 9_000, 22_500), (50, 100), ("1", "2", "4", "10"), 2
+            "places from -1 to 1",
+            (2_250, 4_500, 9_000, 22_500),
+            (50,),
+            DEPTHS,
+            2,
+            task=other_places(1),
         ),
-        Variant("batches of 32", (7_040, 14_080), (50,), ("1", "2", "4"), change=batches_of(32)),
+        Variant("places from -4 to 4", (4_500, 9_000), (50,), DEPTHS, 2, task=other_places(4)),
+        Variant("places from -10 to 10", (4_500, 9_000), (50,), DEPTHS, 2, task=other_places(10)),
+        Variant(
+            "brightness from 0 to 1",
+            (4_500, 9_000),
+            (50,),
+            DEPTHS,
+            2,
+            task=other_places(REACH, 0.0),
+        ),
+        Variant("batches of 32", (7_040, 14_080), (50,), DEPTHS, 2, change=batches_of(32)),
     ),
     "mnist": (
         Variant("the recipe", (6_000, 12_000, 18_000, 24_000), (2, 3, 4, 10), ("1", "4"), 4),

@@ -21,11 +21,14 @@ from sudonet.train import Data, Result, Spec
 SQUARES = 4
 """A side of the board, which covers [-1, 1]^2."""
 
+STRETCH = 2
+"""Networks see coordinates times this, so that a square is 1 wide."""
+
 SAMPLES = 5_000
 GRID = 500
 """Accuracy is measured on 500 x 500 points, evenly spaced."""
 
-STEPS = 87_500  # 1,750 epochs
+STEPS = 35_000  # 700 epochs
 DATA_SEED = 2
 
 
@@ -46,10 +49,10 @@ class Checkerboard(Experiment):
         colour = colours(board)
 
         def score(result: Result) -> dict[str, float]:
-            right = np.sign(result.predict(board)) == colour
+            right = np.sign(result.predict(inputs(board))) == colour
             return {"value": 100 * float(right.mean())}
 
-        return Task(Data(points, colours(points)), SOURCE, score, len(board))
+        return Task(Data(inputs(points), colours(points)), SOURCE, score, len(board))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
         return fully_connected(trial, 2, 1, output="tanh")
@@ -60,10 +63,17 @@ def samples() -> NDArray[np.float32]:
     return random_points(SAMPLES, DATA_SEED)
 
 
+def inputs(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What a network sees of points of the board."""
+    return np.asarray(points * STRETCH, np.float32)
+
+
 def colours(points: NDArray[np.float32], squares: int = SQUARES) -> NDArray[np.float32]:
     """-1 or +1: the colour of the square in which each point lies, of ``squares`` a side."""
     square = np.floor((points + 1) / 2 * squares).clip(0, squares - 1)
     return np.asarray(square.sum(1, keepdims=True) % 2 * 2 - 1, np.float32)
 
 
-SOURCE = Source.computed(f"{SQUARES} x {SQUARES} board, {SAMPLES:,} points", DATA_SEED)
+SOURCE = Source.computed(
+    f"{SQUARES} x {SQUARES} board of {2 * STRETCH} x {2 * STRETCH}, {SAMPLES:,} points", DATA_SEED
+)

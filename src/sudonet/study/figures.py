@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, parabola
+from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, checkerboard, parabola
 from sudonet.experiments.autoencoder import SIDE, shades
 from sudonet.experiments.data.bundled import photograph
 from sudonet.experiments.experiment import SUDO
@@ -274,7 +274,7 @@ def _parabola(tasks: Tasks, share: float, *, units: int) -> Subject:
 
 def _samples(tasks: Tasks, share: float) -> Subject:
     task = tasks["checkerboard"]
-    points, colour = task.data.inputs, task.data.targets[:, 0].astype(np.int8)
+    points, colour = checkerboard.samples(), task.data.targets[:, 0].astype(np.int8)
     return Subject(lambda results: {"points": points, "colour": colour}, task)
 
 
@@ -287,7 +287,10 @@ def _surfaces(
 ) -> Subject:
     task = tasks["checkerboard"]
     return Subject(
-        lambda results: {name: _surface(result) for name, result in results.items()},
+        lambda results: {
+            name: _square(result.predict(checkerboard.inputs(even_grid(POINTS))))
+            for name, result in results.items()
+        },
         task,
         _trials("checkerboard", shapes, activations, task, share),
     )
@@ -298,7 +301,8 @@ def _regression(tasks: Tasks, share: float) -> Subject:
     target = _square(surface(even_grid(POINTS)))
     return Subject(
         lambda results: (
-            {"target": target} | {name: _surface(result) for name, result in results.items()}
+            {"target": target}
+            | {name: _square(r.predict(even_grid(POINTS))) for name, r in results.items()}
         ),
         task,
         _small("regression", SURFACE_ACTIVATIONS, task, share),
@@ -330,7 +334,7 @@ def _memorization(tasks: Tasks, share: float) -> Subject:
 
 def _levels(tasks: Tasks, share: float) -> Subject:
     task = tasks["checkerboard"]
-    points = even_grid(SMALL_POINTS)
+    points = checkerboard.inputs(even_grid(SMALL_POINTS))
     return Subject(
         lambda results: {name: _grey(result.predict(points)) for name, result in results.items()},
         task,
@@ -371,10 +375,6 @@ def _squares() -> NDArray[np.uint8]:
         for x in (0, SQUARE, 2 * SQUARE)
     ]
     return np.stack([np.asarray(image).transpose(2, 0, 1) for image in found])
-
-
-def _surface(result: Result) -> NDArray[np.float16]:
-    return _square(result.predict(even_grid(POINTS)))
 
 
 def _square(heights: NDArray[np.float32]) -> NDArray[np.float16]:

@@ -145,7 +145,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    found.filters["digest"] = _digest
+    found.filters |= {"digest": _digest, "number": words.number}
     return found
 
 

@@ -113,7 +113,7 @@ def hidden_units(experiment: str, shape: str, column: int) -> int:
     Examples
     --------
     >>> hidden_units("regression", "2", 20), hidden_units("autoencoder", "conv", 1)
-    (40, 54960)
+    (40, 53840)
     """
     if experiment != "autoencoder":
         return int(shape) * column

@@ -27,7 +27,8 @@ class Tile:
     id, experiment, shape
         Which table.
     spearman, ceiling
-        Rank correlation with the paper's cells, and what the paper's own noise allows.
+        Rank correlation with the paper's cells, empty if there is none, and what the paper's
+        own noise allows.
     fill, mark
         The same two as shares of a bar.
     within
@@ -73,7 +74,10 @@ def headlines(shapes: Sequence[Shape], verdicts: Sequence[Verdict]) -> list[tupl
     compared = sum(a.cells_compared for a in found)
     within = sum((a.within_noise or 0.0) * a.cells_compared for a in found)
     ranked = [(a.spearman, a.ceiling) for a in found if a.spearman is not None]
-    supported = sum(one.verdict == "supported" for one in verdicts)
+    supported, refuted, open_ = (
+        sum(one.verdict == word for one in verdicts)
+        for word in ("supported", "not supported", "undecided")
+    )
     lines = [(f"{run:,}", f"of the paper's {printed:,} cells have a value of ours")]
     if compared:
         share = words.percent(within / compared)
@@ -83,7 +87,9 @@ def headlines(shapes: Sequence[Shape], verdicts: Sequence[Verdict]) -> list[tupl
         tables = words.counted(len(ranked), "table")
         allows = f"median rank correlation of {tables}; the paper's noise allows {most:.2f}"
         lines.append((words.number(middle, 2), allows))
-    return [*lines, (f"{supported}", f"of the paper's {len(verdicts)} claims are supported")]
+    others = f"{refuted} are not, {open_} undecided"
+    claims = f"of the paper's {len(verdicts)} claims are supported; {others}"
+    return [*lines, (f"{supported}", claims)]
 
 
 def ran(rows: Sequence[Row], cells: Mapping[str, Mapping[Place, Cell]]) -> list[Ran]:
@@ -134,7 +140,7 @@ def _tile(shape: Shape, found: Agreement) -> Tile:
         id=shape.id,
         experiment=words.TITLES[shape.experiment],
         shape=shape.shape.replace("hidden ", ""),
-        spearman=words.number(found.spearman or 0.0, 2) if known else "none",
+        spearman=words.number(found.spearman or 0.0, 2) if known else "",
         ceiling=f"{found.ceiling:.2f}",
         fill=round(max(0.0, found.spearman or 0.0), 3),
         mark=round(found.ceiling, 3),

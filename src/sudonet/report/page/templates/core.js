@@ -70,13 +70,19 @@ document.addEventListener("pointerover", (event) => {
   const cell = event.target.closest?.("[data-cell]");
   if (cell) showTip(cell.dataset.cell, cell.getBoundingClientRect());
 });
+// Back to the cell that has the keyboard's focus, if one has.
+function restTip() {
+  const cell = document.activeElement;
+  if (!tip.hidden && cell?.matches("td[data-cell]")) showTip(cell.dataset.cell, cell.getBoundingClientRect());
+  else hideTip();
+}
 document.addEventListener("pointerout", (event) => {
-  if (event.target.closest?.("[data-cell]") && !document.activeElement?.matches("td[data-cell]")) hideTip();
+  if (event.target.closest?.("[data-cell]")) restTip();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
-window.addEventListener("scroll", hideTip, { passive: true });
+window.addEventListener("scroll", restTip, { passive: true });
 
 // Closed details would be missing from a print.
 let opened = [];

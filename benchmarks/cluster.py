@@ -1,0 +1,71 @@
+"""What Ray costs: one plan by the local executor and by Ray, on the same CPUs.
+
+    python benchmarks/cluster.py [MINUTES]
+
+The plan is the part of the standard preset's regression and checkerboard tables that takes
+about five minutes on all cores. Both start from an empty store; rows must be equal.
+"""
+
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from sudonet.experiments.presets import PRESETS
+from sudonet.study import cluster, local
+from sudonet.study.batches import TASK_OVERHEAD, WORKER_START, batches, simulate
+from sudonet.study.estimate import Rates
+from sudonet.study.local import Tasks
+from sudonet.study.plan import Plan, make_plan
+from sudonet.study.store import Store
+
+TABLES = ("regression-2", "regression-4", "checkerboard-2", "checkerboard-4")
+
+
+def timeless(path: Path) -> list[object]:
+    with Store.read(path) as store:
+        return [replace(r, wall_seconds=0, cpu_seconds=0, finished="") for r in store.rows()]
+
+
+def planned(minutes: float, cpus: int, tasks: Tasks) -> tuple[Plan, Rates]:
+    plan = make_plan(PRESETS["standard"], tables=TABLES)
+    rates = Rates((), lambda name: tasks[name].judged)
+    for trial in rates.unknown(plan.trials):
+        rates.probe(trial, tasks[trial.experiment].data)
+    return plan.within(60 * minutes * cpus, rates.cost), rates
+
+
+def main() -> None:
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    cpus = torch.get_num_threads()
+    tasks = Tasks()
+    plan, rates = planned(minutes, cpus, tasks)
+    estimate = sum(map(rates.cost, plan.trials)) / cpus
+    seconds = [batch.seconds for batch in batches(plan.trials, rates.cost)]
+    model = simulate(seconds, cpus, TASK_OVERHEAD, WORKER_START).makespan
+    print(
+        f"{len(plan.trials)} trials on {cpus} CPUs: estimated {estimate:.0f} s, on Ray {model:.0f}"
+    )
+    folder = Path(tempfile.mkdtemp())
+    begun = time.perf_counter()
+    with Store.open(folder / "local") as store:
+        list(local.run(plan, store, tasks, threads=cpus, cost=rates.cost))
+    here = time.perf_counter() - begun
+    print(f"local {here:.0f} s, {here / estimate:.2f} of the estimate", flush=True)
+    with cluster.connected(None) as ray, Store.open(folder / "ray") as store:
+        begun = time.perf_counter()
+        list(cluster.run(plan, store, tasks, ray, cost=rates.cost))
+        there = time.perf_counter() - begun
+    print(f"Ray {there:.0f} s, {there / here:.3f} of local, {there / model:.2f} of the model")
+    print(
+        "rows are equal"
+        if timeless(folder / "local") == timeless(folder / "ray")
+        else "ROWS DIFFER"
+    )
+
+
+if __name__ == "__main__":
+    main()
