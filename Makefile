@@ -20,6 +20,7 @@ run: .venv/installed
 	$(BIN)/sudonet report
 
 test: .venv/installed-dev lint
+	.ci/browser
 	$(BIN)/python -m pytest
 	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow'
 

@@ -470,17 +470,6 @@ def store(tmp_path):
     return path
 
 
-@pytest.fixture(autouse=True)
-def command(monkeypatch, request):
-    """The command as the command line will have it."""
-    names = [one.name for one in cli.app.registered_commands]
-    if "report" not in names:
-        from sudonet.cli.report import report
-
-        monkeypatch.setattr(cli.app, "registered_commands", list(cli.app.registered_commands))
-        cli.app.command("report")(report)
-
-
 def test_the_command_says_where_the_page_is(store, tmp_path):
     result = run("report", "--store", store, "--out", tmp_path / "new" / "report")
     assert result.exit_code == 0, result.output

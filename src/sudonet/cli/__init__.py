@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import sudonet
-from sudonet.cli import data, doctor, reproduce, results, unit
+from sudonet.cli import data, doctor, report, reproduce, results, unit
 
 app = typer.Typer(
     add_completion=False,
@@ -20,6 +20,7 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")
 app.command("plan")(reproduce.plan)
+app.command("report")(report.report)
 app.command("table")(results.table)
 app.command("claims")(results.claims)
 app.command("export-results")(results.export_results)
