@@ -6,6 +6,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
+# What trains many networks or no network at all is not run twice.
+WITHOUT_STUDY := $(foreach subject,study report data cli results,--ignore-glob='*/test_$(subject)*')
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
 
 .PHONY: help run test bench lint docs-figures clean
@@ -22,7 +24,7 @@ run: .venv/installed
 test: .venv/installed-dev lint
 	.ci/browser
 	$(BIN)/python -m pytest
-	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow'
+	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow' $(WITHOUT_STUDY)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -144,7 +144,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
     ),
     "regression": (
-        Variant("the recipe", (37_500, 75_000, 100_000, 150_000), (10, 20, 50), ("2", "4"), 5),
+        Variant("the recipe", (75_000, 100_000, 150_000), (10, 20, 50), ("2", "4"), 2),
         Variant("2,000 samples", (40_000, 80_000), (10, 20), ("2", "4"), task=fewer(2_000)),
         Variant(
             "weights and biases as PyTorch draws them",
@@ -155,7 +155,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
     ),
     "memorization": (
-        Variant("the recipe", (2_250, 4_500, 9_000), (50, 100), DEPTHS, 2),
+        Variant("the recipe", (4_500, 9_000, 22_500, 45_000), (50,), DEPTHS, 2),
         Variant(
             "places from -1 to 1",
             (2_250, 4_500, 9_000, 22_500),
@@ -177,8 +177,8 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         Variant("batches of 32", (7_040, 14_080), (50,), DEPTHS, 2, change=batches_of(32)),
     ),
     "mnist": (
-        Variant("the recipe", (6_000, 12_000, 18_000, 24_000), (2, 3, 4, 10), ("1", "4"), 4),
-        Variant("the recipe, wide layers", (6_000, 12_000, 18_000), (50, 100), ("1", "4"), 1),
+        Variant("the recipe", (6_000, 12_000, 18_000, 24_000), (2, 3, 4, 10), ("1", "4"), 2),
+        Variant("the recipe, wide layers", (12_000, 18_000), (50,), ("1", "4"), 1),
     ),
     "autoencoder": (
         Variant("the recipe, dense", (2_500, 5_000), (1, 2), ("dense",), 1),
