@@ -59,6 +59,7 @@ def opened(browser):
         )
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(180_000)  # a busy machine takes its time over large pictures
         page.on("console", lambda m: complaints.append(m.text) if m.type != "log" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda r: complaints.append(r.url[:80]) if alien(r.url, path) else None)

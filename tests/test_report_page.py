@@ -15,7 +15,7 @@ from report_rows import row
 from typer.testing import CliRunner
 
 from sudonet import cli
-from sudonet.experiments import EXPERIMENTS, GRIDS, Trial
+from sudonet.experiments import EXPERIMENTS, GRIDS, Trial, checkerboard
 from sudonet.report import published
 from sudonet.report.page import bits, curves, write
 from sudonet.study.figures import FIGURES, MORE, make
@@ -228,7 +228,7 @@ def test_details_tell_what_stands_behind_a_cell(page):
     assert "±" in said["Ours"]
     assert said["Published"] == "97.6"
     assert said["Learning rate"].endswith("best of 3")
-    assert said["Steps"] == "87,500, 100 % of the protocol"
+    assert said["Steps"] == f"{checkerboard.STEPS:,}, 100 % of the protocol"
     assert said["CPU time"].endswith("for 9 networks")
     assert said["Protocol"] == "full"
     assert said["Engine"] == "native-avx2"

@@ -54,6 +54,8 @@ def two_nodes(monkeypatch):
     ray.shutdown()
     for node in reversed(found.list_all_nodes()):  # gracefully takes minutes
         found.remove_node(node, allow_graceful=False)
+    # who looks for a cluster would wait for this one
+    Path("/tmp/ray/ray_current_cluster").unlink(missing_ok=True)
 
 
 def cost(trial):

@@ -64,7 +64,7 @@ def connected(address: str | None) -> Iterator[Any]:
         try:
             _check_that_somebody_listens(address)
             ray.init(
-                address=address,
+                address=address or "local",  # without it, Ray looks for one that may be long gone
                 include_dashboard=None if address else False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
