@@ -28,7 +28,7 @@ def agreements(tables: Mapping[str, Mapping[Place, Cell]]) -> list[Agreement]:
 def summary(found: Iterable[Agreement]) -> Table:
     """One line a table for the terminal."""
     table = Table(title="Agreement with the paper")
-    table.add_column("table")
+    table.add_column("table", no_wrap=True)
     for heading in HEADINGS[1:]:
         table.add_column(heading, justify="right")
     for one in found:
