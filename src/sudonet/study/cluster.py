@@ -42,7 +42,9 @@ class Cluster:
     cpus: int
 
     def __str__(self) -> str:
-        return f"{self.nodes} node{'s' * (self.nodes != 1)}, {self.cpus} CPUs"
+        return (
+            f"{self.nodes} node{'s' * (self.nodes != 1)}, {self.cpus} CPU{'s' * (self.cpus != 1)}"
+        )
 
 
 @contextmanager
