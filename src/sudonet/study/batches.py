@@ -17,10 +17,10 @@ SHORTEST, LONGEST = 30.0, 120.0
 all CPUs finish at about the same time and little is lost when one dies."""
 
 TASK_OVERHEAD = 0.05
-"""Seconds that Ray takes to hand out a task and to bring its rows back, measured."""
+"""Seconds that Ray takes to hand out a task and to bring its rows back, roughly."""
 
 WORKER_START = 6.0
-"""Seconds until a fresh worker has imported what it needs and has its data, measured."""
+"""Seconds until a fresh worker has imported what it needs and has its data, roughly."""
 
 
 @dataclass(frozen=True)
