@@ -206,8 +206,8 @@ def published(experiment: str, shape: str, activation: str, column: int) -> list
     return [tables()[name].rows[activation][place] for name in names]
 
 
-def run(name: str) -> Iterator[dict[str, Any]]:
-    """Every variant of an experiment: mean of its replicas for every cell."""
+def run(name: str) -> Iterator[list[dict[str, Any]]]:
+    """Every variant of an experiment in turn: mean of its replicas for every cell."""
     experiment = EXPERIMENTS[name]
     task = experiment.task()
     for variant in VARIANTS[name]:
@@ -220,7 +220,7 @@ def run(name: str) -> Iterator[dict[str, Any]]:
             t = some[result.index]
             place = t.shape, t.column, t.activation, t.steps
             values.setdefault(place, []).append(result.measures.get("value", math.nan))
-        yield from (
+        yield [
             {
                 "experiment": name,
                 "variant": variant.name,
@@ -234,7 +234,7 @@ def run(name: str) -> Iterator[dict[str, Any]]:
                 "published": published(name, shape, activation, column),
             }
             for (shape, column, activation, steps), found in sorted(values.items())
-        )
+        ]
 
 
 def page(record: list[dict[str, Any]]) -> str:
@@ -266,20 +266,24 @@ def page(record: list[dict[str, Any]]) -> str:
 BEGIN, END = "<!-- written by docs/calibrate.py: begin -->", "<!-- end -->"
 
 
+def write(record: list[dict[str, Any]]) -> None:
+    """The record and the page that shows it, which must not differ."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    RECORD.write_text("[\n" + ",\n".join(json.dumps(r) for r in record) + "\n]\n")
+    PAGE.write_text(f"{before}{BEGIN}\n{page(record)}\n\n{END}{after}")
+
+
 def main() -> None:
     names = sys.argv[1:] or list(VARIANTS)
     record = json.loads(RECORD.read_text()) if RECORD.exists() else []
     for name in names:
         if name not in VARIANTS:
             sys.exit(f"no experiment is called {name!r}: choose from {', '.join(VARIANTS)}")
-        record = [r for r in record if r["experiment"] != name]
-        for row in run(name):
-            record.append(row)
-            RECORD.write_text("[\n" + ",\n".join(json.dumps(r) for r in record) + "\n]\n")
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{page(record)}\n\n{END}{after}")
+        for rows in run(name):
+            ours = {(r["experiment"], r["variant"]) for r in rows}
+            record = [r for r in record if (r["experiment"], r["variant"]) not in ours] + rows
+            write(record)
 
 
 if __name__ == "__main__":
