@@ -1,0 +1,10 @@
+"""Trained networks as exact integers, for machines with little memory.
+
+``compile`` makes an :class:`IntegerNetwork` of a PyTorch model. Its numbers are defined by a
+reference in numpy; every other form of it is held to that, bit by bit.
+"""
+
+from sudonet.deploy.compiler import compile as compile  # noqa: A004
+from sudonet.deploy.grid import Grid as Grid
+from sudonet.deploy.network import IntegerNetwork as IntegerNetwork
+from sudonet.deploy.steps import CompileError as CompileError

@@ -1,0 +1,359 @@
+"""From a trained model to an integer network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from sudonet.deploy.grid import Grid
+from sudonet.deploy.layers import (
+    WEIGHTS,
+    Affine,
+    After,
+    ChannelThresholds,
+    Layer,
+    MaxPool,
+    RealScores,
+    RealThresholds,
+    Scores,
+    Shape,
+    SharedThresholds,
+    SumPool,
+)
+from sudonet.deploy.network import IntegerNetwork
+from sudonet.deploy.quantise import quantise
+from sudonet.deploy.steps import (
+    CompileError,
+    Norm,
+    Output,
+    Pool,
+    Products,
+    Step,
+    Unit,
+    exported,
+    steps,
+)
+from sudonet.staircase import Staircase
+
+ACCUMULATOR = 2**31
+"""Accumulators are 32 bits wide."""
+
+FIXED = 2**62
+"""Fixed-point numbers are 64 bits wide, of which one is left as it is."""
+
+FEW_LEVELS = 17
+"""Up to so many outputs a unit has thresholds of its own for every channel."""
+
+
+def compile(  # noqa: A001
+    model: nn.Module | ExportedProgram,
+    weights: str | Mapping[str, str] = "int8",
+    calibration: ArrayLike | Tensor | None = None,
+    *,
+    inputs: Grid | None = None,
+    shape: Sequence[int] | None = None,
+    thresholds: str = "auto",
+) -> IntegerNetwork:
+    """The integer network that a trained model becomes.
+
+    Parameters
+    ----------
+    model
+        Linear, Conv1d, Conv2d, ConvTranspose2d, BatchNorm, Flatten, pooling and SUDO or
+        R-SUDO units in a row; at the end there may be a tanh, a softmax or an argmax.
+        Or the same as a program of :func:`torch.export.export`.
+    weights
+        ``int8``, ``int4``, ``ternary``, ``binary`` or ``float32``, which leaves them as they
+        are; or a mapping from a layer's path in the model to one of these (``int8`` for
+        layers that it does not name).
+    calibration
+        Examples of inputs, a batch of real values. They say what shape inputs have and, if
+        ``inputs`` is not given, from where to where they range.
+    inputs
+        What the input's integers stand for; ``Grid.of_range(0, 1)`` takes uint8 pixels as they
+        are for a model that was trained on pixels between 0 and 1.
+    shape
+        Of one example; not needed with ``calibration`` or if the first layer is a Linear.
+    thresholds
+        ``channel``: exact integers for every channel; ``shared``: one table a layer and
+        fixed-point sums, smaller for many levels; ``auto``: the first up to 17 outputs.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import sudonet
+    >>> model = nn.Sequential(nn.Linear(4, 3), sudonet.SUDO(16), nn.Linear(3, 2))
+    >>> network = compile(model, inputs=Grid.of_range(-1, 1))
+    >>> network(np.zeros((5, 4), np.uint8)).shape
+    (5, 2)
+    """
+    if thresholds not in ("auto", "channel", "shared"):
+        raise ValueError(f"thresholds must be auto, channel or shared, got {thresholds!r}")
+    examples = None if calibration is None else np.asarray(calibration)
+    grid = _input_grid(inputs, examples)
+    if not isinstance(model, ExportedProgram):
+        model = exported(model, _example_shape(model, shape, examples))
+    shape_in, found = steps(model)
+    chain = _arranged(found)
+    kinds = _weight_kinds(weights, [s.path for s in chain if isinstance(s, Products)])
+    layers: list[Layer] = []
+    output, here = "real", grid
+    for place, step in enumerate(chain):
+        if isinstance(step, Pool):
+            layers.append(_pooling(step, here))
+        elif isinstance(step, Products):
+            following = chain[place + 1] if place + 1 < len(chain) else None
+            unit = following.staircase if isinstance(following, Unit) else None
+            layers.append(_affine(step, kinds[step.path], here, unit, thresholds))
+            output = "real" if unit is None else "codes"
+        elif isinstance(step, Output):
+            output = step.kind
+        if layers and layers[-1].grid_out is not None:
+            here = layers[-1].grid_out
+    return IntegerNetwork(grid, shape_in, tuple(layers), output)
+
+
+def _input_grid(inputs: Grid | None, examples: NDArray[Any] | None) -> Grid:
+    if inputs is not None:
+        return inputs
+    if examples is None:
+        raise CompileError(
+            "how far do inputs range? Give inputs=Grid.of_range(0, 1) for pixels that were "
+            "divided by 255, or calibration= some examples"
+        )
+    return Grid.calibrated(examples)
+
+
+def _example_shape(
+    model: nn.Module, shape: Sequence[int] | None, examples: NDArray[Any] | None
+) -> Shape:
+    if shape is not None:
+        return tuple(shape)
+    if examples is not None:
+        return tuple(examples.shape[1:])
+    first = next((m for m in model.modules() if not list(m.children())), None)
+    if isinstance(first, nn.Linear):
+        return (first.in_features,)
+    raise CompileError(
+        "the shape of an input is not known: give shape=(1, 28, 28), say, or calibration= examples"
+    )
+
+
+def _weight_kinds(weights: str | Mapping[str, str], paths: list[str]) -> dict[str, str]:
+    known = (*WEIGHTS, "float32")
+    given = {} if isinstance(weights, str) else dict(weights)
+    for path in given:
+        if path not in paths:
+            raise CompileError(f"weights names {path!r}, but the layers are {', '.join(paths)}")
+    usual = weights if isinstance(weights, str) else "int8"
+    kinds = {path: given.get(path, usual) for path in paths}
+    for kind in kinds.values():
+        if kind not in known:
+            raise CompileError(f"weights must be one of {', '.join(known)}, got {kind!r}")
+    return kinds
+
+
+def _arranged(found: list[Step]) -> list[Step]:
+    """Norms folded into the layer before them, maxima taken of codes, and the order checked."""
+    chain: list[Step] = []
+    for step in found:
+        last = chain[-1] if chain else None
+        if isinstance(step, Norm):
+            if not isinstance(last, Products):
+                raise CompileError(
+                    f"{step.path} normalises what no layer made: BatchNorm must follow a Linear "
+                    "or a convolution"
+                )
+            chain[-1] = _folded(last, step)
+        elif (
+            isinstance(step, Unit)
+            and isinstance(last, Pool)
+            and last.kind == "max"
+            and (len(chain) > 1 and isinstance(chain[-2], Products))
+        ):
+            # A unit never falls, so the largest code is the code of the largest sum.
+            chain[-1:] = [step, last]
+        else:
+            chain.append(step)
+    for place, step in enumerate(chain):
+        before = chain[place - 1] if place else None
+        if isinstance(before, Output):
+            raise CompileError(
+                f"{before.path} ({before.kind}) can only be the end of a network: "
+                'sudonet.convert(model, "sudo-16") puts units in the place of activations'
+            )
+        if isinstance(step, Unit) and not isinstance(before, Products):
+            raise CompileError(f"{step.path} must follow a Linear or a convolution")
+        if isinstance(step, Unit) and step.staircase.outputs > 256:
+            raise CompileError(f"{step.path} has {step.staircase.outputs} outputs: use at most 256")
+        if isinstance(step, Products | Pool) and isinstance(before, Products):
+            raise CompileError(
+                f"there is no unit between {before.path} and {step.path}: put SUDO(16) there"
+            )
+    if not chain or not any(isinstance(s, Products) for s in chain):
+        raise CompileError("the model has no Linear and no convolution, nothing to compile")
+    if isinstance(chain[-1], Output) and not isinstance(chain[-2], Products):
+        raise CompileError(f"{chain[-1].path} must follow a Linear or a convolution")
+    if isinstance(chain[-1], Pool):
+        raise CompileError(f"{chain[-1].path} cannot be the end: put it before the last layer")
+    return chain
+
+
+def _folded(layer: Products, norm: Norm) -> Products:
+    shape = [1] * layer.weights.ndim
+    if layer.kind == "transposed":
+        if layer.groups != 1:
+            raise CompileError(f"{norm.path} after a transposed convolution needs groups=1")
+        shape[1] = -1
+    else:
+        shape[0] = -1
+    return replace(
+        layer,
+        weights=layer.weights * norm.factor.reshape(shape),
+        bias=layer.bias * norm.factor + norm.constant,
+    )
+
+
+def _pooling(step: Pool, grid: Grid) -> MaxPool | SumPool:
+    if step.kind == "max":
+        return MaxPool(
+            step.path, step.kernel, step.stride, step.padding, step.shape_in, step.shape_out, grid
+        )
+    return SumPool(step.path, step.kernel, step.stride, step.shape_in, step.shape_out, grid)
+
+
+def _affine(
+    step: Products, kind: str, grid: Grid, unit: Staircase | None, thresholds: str
+) -> Affine:
+    over_the_edge = step.kind == "transposed" or step.padding != (0, 0)
+    centred = over_the_edge and grid.zero != 0
+    if centred and 2 * grid.zero != round(2 * grid.zero):
+        raise CompileError(
+            f"{step.path} pads with 0, and no integer of the input stands for 0: take "
+            "Grid.calibrated(examples) for inputs, or a range from 0, or one around 0"
+        )
+    layer = Affine(
+        name=step.path,
+        kind=step.kind,
+        weights=step.weights.astype(np.float32),
+        weight_kind=kind,
+        shape_in=step.shape_in,
+        shape_out=step.shape_out,
+        grid_in=grid,
+        after=RealScores(1.0, step.bias),
+        stride=step.stride,
+        padding=step.padding,
+        dilation=step.dilation,
+        output_padding=step.output_padding,
+        groups=step.groups,
+        centred=centred,
+        twice_zero=round(2 * grid.zero) if centred else 0,
+    )
+    factor = grid.scale / 2 if centred else grid.scale
+    if kind == "float32":
+        whole = layer.by_output.astype(np.float64).reshape(layer.channels, -1).sum(1)
+        constant = step.bias if centred else step.bias - grid.scale * grid.zero * whole
+        after: After = (
+            RealThresholds(unit, factor, constant) if unit else RealScores(factor, constant)
+        )
+        return replace(layer, after=after)
+    by_output = replace(layer, weights=step.weights).by_output
+    integers, scales = quantise(by_output.astype(np.float64), kind)
+    whole = integers.reshape(layer.channels, -1).astype(np.float64).sum(1)
+    slope = scales * factor
+    constant = step.bias if centred else step.bias - scales * grid.scale * grid.zero * whole
+    bounds = accumulator_bounds(layer, integers)
+    if bounds.max() >= ACCUMULATOR:
+        raise CompileError(
+            f"{step.path} can reach {int(bounds.max()):,}, which 32 bits do not hold: it adds up "
+            f"{integers[0].size:,} products of inputs up to {grid.reach:,}; use fewer inputs, "
+            "fewer levels, or weights with fewer bits"
+        )
+    exact = thresholds == "channel" or (
+        thresholds == "auto" and unit is not None and unit.outputs <= FEW_LEVELS
+    )
+    if unit is not None and exact:
+        after = ChannelThresholds(unit, _tables(unit.thresholds, slope, constant, bounds))
+    else:
+        after = _fixed_point(step.path, unit, slope, constant, bounds)
+    return replace(layer, weights=_as_stored(layer, integers), after=after)
+
+
+def _as_stored(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Back from (out, in / groups, ...) to the layout of the kind."""
+    if layer.kind == "dense":
+        return by_output[:, :, 0, 0]
+    if layer.kind == "conv":
+        return by_output
+    out, into, height, width = by_output.shape
+    split = by_output.reshape(layer.groups, out // layer.groups, into, height, width)
+    return np.ascontiguousarray(
+        split.swapaxes(1, 2).reshape(layer.groups * into, out // layer.groups, height, width)
+    )
+
+
+def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.float64]:
+    """How far from 0 the accumulator of each channel, and every sum on the way, can get."""
+    sizes = np.abs(by_output.astype(np.float64)).reshape(len(by_output), -1).sum(1)
+    reach = layer.grid_in.reach
+    furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach
+    bounds: NDArray[np.float64] = sizes * furthest
+    return bounds
+
+
+def _tables(
+    thresholds: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    constant: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> NDArray[np.int32]:
+    """For every channel and threshold the largest accumulator that does not pass it."""
+    ends = bounds[:, None] + 1
+    slopes, constants = slope[:, None], constant[:, None]
+    with np.errstate(over="ignore"):
+        table = np.clip(np.floor((thresholds - constants) / slopes), -ends, ends)
+    # The quotient may be off by a rounding error: ask the comparison itself.
+    for _ in range(2):
+        table += (table + 1) * slopes + constants <= thresholds
+    for _ in range(2):
+        table -= table * slopes + constants > thresholds
+    clipped: NDArray[np.int32] = np.clip(table, -ACCUMULATOR, ACCUMULATOR - 1).astype(np.int32)
+    return clipped
+
+
+def _fixed_point(
+    path: str,
+    unit: Staircase | None,
+    slope: NDArray[np.float64],
+    constant: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> SharedThresholds | Scores:
+    """Factors of 31 bits or fewer, such that no fixed-point number leaves its 64 bits."""
+    tops = unit.thresholds if unit is not None else np.zeros(1)
+    largest = max(float((slope * bounds + np.abs(constant)).max()), float(np.abs(tops).max()))
+    fraction = int(
+        np.floor(
+            min(
+                np.log2((ACCUMULATOR - 1) / slope.max()),
+                np.log2(FIXED / max(largest, np.finfo(float).tiny)),
+            )
+        )
+    )
+    if fraction < 0 or not np.isfinite(constant).all():
+        raise CompileError(
+            f"{path} has weights or biases too large for fixed point (up to {largest:.3g}): "
+            "scale the model down"
+        )
+    fraction = min(fraction, 62)
+    factor = np.clip(np.rint(np.ldexp(slope, fraction)), 1, ACCUMULATOR - 1).astype(np.int32)
+    added = np.rint(np.ldexp(constant, fraction)).astype(np.int64)
+    if unit is None:
+        return Scores(factor, added, fraction)
+    table = np.floor(np.ldexp(unit.thresholds, fraction)).astype(np.int64)
+    return SharedThresholds(unit, factor, added, table, fraction)

@@ -1,0 +1,110 @@
+"""A network of integers, from its input to its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sudonet.deploy import reference
+from sudonet.deploy.grid import Grid, Integers
+from sudonet.deploy.layers import Affine, Layer, RealScores, Scores, Shape
+
+OUTPUTS = ("real", "tanh", "softmax", "argmax", "codes")
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerNetwork:
+    """A compiled network: integers in, codes between the layers, integers out.
+
+    Call it with a batch or a single example, as a numpy array or a tensor. Integers of the
+    input's own type (uint8 pixels, say) are taken as they are; real values are put on the
+    input's grid first.
+
+    Parameters
+    ----------
+    inputs
+        What the integers stand for that come in.
+    shape_in
+        Of one example, such as ``(784,)`` or ``(3, 32, 32)``.
+    layers
+        In the order in which they run.
+    output
+        ``real``: the last layer's sums; ``tanh`` or ``softmax`` of them; ``argmax``: the
+        place of the largest; ``codes``: the network ends in a unit, and gives its values.
+    notes
+        Facts about where the network came from, for people.
+    """
+
+    inputs: Grid
+    shape_in: Shape
+    layers: tuple[Layer, ...]
+    output: str = "real"
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, x: NDArray[Any] | Tensor) -> Any:
+        """The output as float32 (int64 for ``argmax``), of the same kind as ``x``."""
+        integers, single = self.integers(x)
+        found = self.real(self.raw(integers))
+        found = found[0] if single else found
+        return torch.as_tensor(found) if isinstance(x, Tensor) else found
+
+    def integers(self, x: NDArray[Any] | Tensor) -> tuple[Integers, bool]:
+        """``x`` as a batch of input integers, and whether it was a single example."""
+        array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+        single = array.shape == self.shape_in
+        if not single and array.shape[1:] != self.shape_in:
+            raise ValueError(
+                f"this network takes examples of shape {self.shape_in}, alone or in a batch; "
+                f"got {array.shape}"
+            )
+        batch = array[None] if single else array
+        if batch.dtype == self.inputs.dtype:
+            if batch.size and (batch.min() < self.inputs.low or batch.max() > self.inputs.high):
+                raise ValueError(
+                    f"inputs must be from {self.inputs.low} to {self.inputs.high}, "
+                    f"got {batch.min()} to {batch.max()}"
+                )
+            return batch, single
+        if batch.dtype.kind != "f":
+            raise TypeError(
+                f"inputs must be {self.inputs.dtype} as they are, or real values; got {batch.dtype}"
+            )
+        return self.inputs.integers(batch), single
+
+    def raw(self, integers: Integers) -> NDArray[Any]:
+        """The last layer's integers for a batch of input integers: int64 scores, or codes."""
+        for made in reference.run(self.layers, integers, np.float64):
+            integers = made
+        return integers
+
+    def trace(self, integers: Integers) -> list[NDArray[Any]]:
+        """What every layer gives, by the int64 reference."""
+        return list(reference.run(self.layers, integers))
+
+    def real(self, raw: NDArray[Any]) -> NDArray[Any]:
+        """What the integers of the last layer stand for, after the output's function."""
+        if self.output == "argmax":
+            places: NDArray[np.int64] = raw.reshape(len(raw), -1).argmax(1)
+            return places
+        last = self.layers[-1]
+        if self.output == "codes":
+            assert last.grid_out is not None
+            return last.grid_out.values(raw).astype(np.float32)
+        assert isinstance(last, Affine)
+        after = last.after
+        if isinstance(after, Scores):
+            values = np.ldexp(raw.astype(np.float64), -after.fraction)
+        else:
+            assert isinstance(after, RealScores)
+            values = raw
+        if self.output == "tanh":
+            values = np.tanh(values)
+        elif self.output == "softmax":
+            values = np.exp(values - values.max(1, keepdims=True))
+            values /= values.sum(1, keepdims=True)
+        return values.astype(np.float32)
