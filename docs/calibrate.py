@@ -164,8 +164,17 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             2,
             task=other_places(1),
         ),
-        Variant("places from -4 to 4", (4_500, 9_000), (50,), DEPTHS, 2, task=other_places(4)),
-        Variant("places from -10 to 10", (4_500, 9_000), (50,), DEPTHS, 2, task=other_places(10)),
+        *(
+            Variant(
+                f"places from -{reach} to {reach}",
+                (4_500, 9_000, 22_500),
+                (50,),
+                DEPTHS,
+                2,
+                task=other_places(reach),
+            )
+            for reach in (2, 4, 10)
+        ),
         Variant(
             "brightness from 0 to 1",
             (4_500, 9_000),
