@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sudonet.cli.fail import fail
-from sudonet.cli.options import STORE, StorePath, figures_folder, rows_of
+from sudonet.cli.options import STORE, StorePath, figures_folder
+from sudonet.cli.results import rows_and_note
 
 OUT = Path("out/report")
 PATIENCE = 2.0
@@ -32,7 +33,7 @@ def report(
     """
     from sudonet.report.page import write
 
-    rows = rows_of(store)
+    rows, note = rows_and_note(store)
     begun = time.monotonic()
     bars = Progress(console=Console(stderr=True), transient=True)
     bar = bars.add_task("writing the report", total=None)
@@ -43,7 +44,7 @@ def report(
         bars.update(bar, completed=done, total=total)
 
     try:
-        page = write(rows, figures_folder(store), out, progress)
+        page = write(rows, figures_folder(store), out, progress, note)
     except OSError as error:
         fail(
             f"cannot write to {error.filename or out}: {error.strerror or error}. Choose a folder "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from sudonet.cli.fail import fail
 from sudonet.cli.options import STORE, StorePath, figures_folder, rows_of
+
+if TYPE_CHECKING:
+    from sudonet.study.store import Row
 
 
 def table(
@@ -32,7 +35,8 @@ def table(
     if name not in GRIDS:
         fail(f"no table is called {name!r}: choose from {', '.join(GRIDS)}")
     grid = GRIDS[name]
-    found = cells(grid, rows_of(store), EXPERIMENTS[grid.experiment].recipe)
+    rows, _ = rows_and_note(store)
+    found = cells(grid, rows, EXPERIMENTS[grid.experiment].recipe)
     if form == "terminal":
         Console(highlight=False).print(tables.table(grid, found))
         return
@@ -53,7 +57,8 @@ def claims(store: StorePath = STORE) -> None:
 
     console = Console(highlight=False)
     colours = {"supported": "green", "not supported": "red", "undecided": "yellow"}
-    tables = all_cells(rows_of(store))
+    rows, _ = rows_and_note(store)
+    tables = all_cells(rows)
     try:
         counts = histograms(figures_folder(store))
     except FigureError as error:
@@ -77,7 +82,7 @@ def export_results(
     """
     from sudonet.report.export import export
 
-    rows = rows_of(store)
+    rows, _ = rows_and_note(store)
     try:
         export(rows, out)
     except (ValueError, ImportError) as error:
@@ -85,3 +90,15 @@ def export_results(
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror or error}")
     typer.echo(f"wrote {out}: {len(rows):,} trials")
+
+
+def rows_and_note(path: Path) -> tuple[list[Row], str]:
+    """All rows of a store that must be there, and its note, which goes to standard error too."""
+    from sudonet.study.store import Store
+
+    rows = rows_of(path)
+    with Store.read(path) as store:
+        note = store.note()
+    if note:
+        typer.echo(note, err=True)
+    return rows, note

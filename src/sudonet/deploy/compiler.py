@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -266,8 +266,7 @@ def _affine(
     by_output = replace(layer, weights=step.weights).by_output
     integers, scales = quantise(by_output.astype(np.float64), kind)
     whole = integers.reshape(layer.channels, -1).astype(np.float64).sum(1)
-    slope = scales * factor
-    constant = step.bias if centred else step.bias - scales * grid.scale * grid.zero * whole
+    sums = _Sums(scales * factor, np.zeros(len(whole)) if centred else grid.zero * whole, step.bias)
     bounds = accumulator_bounds(layer, integers)
     if bounds.max() >= ACCUMULATOR:
         raise CompileError(
@@ -279,9 +278,9 @@ def _affine(
         thresholds == "auto" and unit is not None and unit.outputs <= FEW_LEVELS
     )
     if unit is not None and exact:
-        after = ChannelThresholds(unit, _tables(unit.thresholds, slope, constant, bounds))
+        after = ChannelThresholds(unit, _tables(unit.thresholds, sums, bounds))
     else:
-        after = _fixed_point(step.path, unit, slope, constant, bounds)
+        after = _fixed_point(step.path, unit, sums, bounds)
     return replace(layer, weights=_as_stored(layer, integers), after=after)
 
 
@@ -307,53 +306,59 @@ def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np
     return bounds
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """What the accumulators of each channel stand for: ``slope * (n - shift) + bias``.
+
+    Written so that a sum of exactly 0 stays one: with an even number of levels it lies on
+    a threshold, and must not be rounded over it.
+    """
+
+    slope: NDArray[np.float64]
+    shift: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+
 def _tables(
-    thresholds: NDArray[np.float64],
-    slope: NDArray[np.float64],
-    constant: NDArray[np.float64],
-    bounds: NDArray[np.float64],
+    thresholds: NDArray[np.float64], sums: _Sums, bounds: NDArray[np.float64]
 ) -> NDArray[np.int32]:
     """For every channel and threshold the largest accumulator that does not pass it."""
     ends = bounds[:, None] + 1
-    slopes, constants = slope[:, None], constant[:, None]
+    slope, shift, bias = (x[:, None] for x in (sums.slope, sums.shift, sums.bias))
     with np.errstate(over="ignore"):
-        table = np.clip(np.floor((thresholds - constants) / slopes), -ends, ends)
+        table = np.clip(np.floor((thresholds - bias) / slope + shift), -ends, ends)
     # The quotient may be off by a rounding error: ask the comparison itself.
     for _ in range(2):
-        table += (table + 1) * slopes + constants <= thresholds
+        table += slope * (table + 1 - shift) + bias <= thresholds
     for _ in range(2):
-        table -= table * slopes + constants > thresholds
+        table -= slope * (table - shift) + bias > thresholds
     clipped: NDArray[np.int32] = np.clip(table, -ACCUMULATOR, ACCUMULATOR - 1).astype(np.int32)
     return clipped
 
 
 def _fixed_point(
-    path: str,
-    unit: Staircase | None,
-    slope: NDArray[np.float64],
-    constant: NDArray[np.float64],
-    bounds: NDArray[np.float64],
+    path: str, unit: Staircase | None, sums: _Sums, bounds: NDArray[np.float64]
 ) -> SharedThresholds | Scores:
     """Factors of 31 bits or fewer, such that no fixed-point number leaves its 64 bits."""
     tops = unit.thresholds if unit is not None else np.zeros(1)
-    largest = max(float((slope * bounds + np.abs(constant)).max()), float(np.abs(tops).max()))
-    fraction = int(
-        np.floor(
-            min(
-                np.log2((ACCUMULATOR - 1) / slope.max()),
-                np.log2(FIXED / max(largest, np.finfo(float).tiny)),
-            )
-        )
-    )
-    if fraction < 0 or not np.isfinite(constant).all():
+    reach = sums.slope * (bounds + np.abs(sums.shift)) + np.abs(sums.bias)
+    largest = max(float(reach.max()), float(np.abs(tops).max()), np.finfo(float).tiny)
+    if not np.isfinite(largest):
+        raise CompileError(f"{path} has weights or biases that are not finite: train it again")
+    room = min(np.log2((ACCUMULATOR - 1) / sums.slope.max()), np.log2(FIXED / largest))
+    fraction = min(int(np.floor(room)), 62)
+    if fraction < 0:
         raise CompileError(
-            f"{path} has weights or biases too large for fixed point (up to {largest:.3g}): "
-            "scale the model down"
+            f"{path} has sums up to {largest:.3g}, too large for fixed point: scale the model down"
         )
-    fraction = min(fraction, 62)
-    factor = np.clip(np.rint(np.ldexp(slope, fraction)), 1, ACCUMULATOR - 1).astype(np.int32)
-    added = np.rint(np.ldexp(constant, fraction)).astype(np.int64)
+    factor = np.clip(np.rint(np.ldexp(sums.slope, fraction)), 1, ACCUMULATOR - 1)
+    added = _whole(np.ldexp(sums.bias, fraction)) - _whole(factor * sums.shift)
     if unit is None:
-        return Scores(factor, added, fraction)
+        return Scores(factor.astype(np.int32), added, fraction)
     table = np.floor(np.ldexp(unit.thresholds, fraction)).astype(np.int64)
-    return SharedThresholds(unit, factor, added, table, fraction)
+    return SharedThresholds(unit, factor.astype(np.int32), added, table, fraction)
+
+
+def _whole(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    rounded: NDArray[np.int64] = np.rint(values).astype(np.int64)
+    return rounded

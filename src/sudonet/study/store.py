@@ -7,13 +7,15 @@ import json
 import math
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_type_hints
 
-from sudonet.experiments.experiment import Trial
+from sudonet.experiments import EXPERIMENTS
+from sudonet.experiments.experiment import ACTIVATIONS, Trial
 
 APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: the file is ours
 VERSION = 1  # SQLite's user_version: that of the table
@@ -106,6 +108,7 @@ class Row:
 
 _TRIAL = tuple(field.name for field in fields(Trial))
 _COLUMNS = ("key", *_TRIAL, *(field.name for field in fields(Row) if field.name != "trial"))
+_TYPES = get_type_hints(Trial) | get_type_hints(Row)
 _NAMES = ", ".join(_COLUMNS)
 _VALUES = ", ".join(f":{name}" for name in _COLUMNS)
 _SELECT = f"SELECT {_NAMES} FROM trials"
@@ -132,6 +135,9 @@ class Store:
     Every row that ``add`` has returned from survives a crash of the process at any later
     moment. There is one writer at a time and any number of readers. Where nobody writes,
     the store is one file. A store belongs to the thread that opened it.
+
+    A store of a newer version can be read, but not be written to. Columns that this version
+    does not know are ignored, rows that it does not understand are left out: see ``note``.
     """
 
     def __init__(self, path: str | os.PathLike[str], writes: bool) -> None:
@@ -144,6 +150,7 @@ class Store:
                 if not self.path.exists():
                     _create(self.path)
             self._connection = resources.enter_context(_connected(self.path))
+            self.version = _version(self._connection, self.path, writes)
             if writes:
                 _prepare(self._connection, self.path)
             self._resources = resources.pop_all()
@@ -191,6 +198,7 @@ class Store:
 
     def has(self, trial: Trial, engine: str, checksum: str, recipe: str) -> bool:
         """Whether there is a result of a trial; a failed row is none."""
+        _check_version(self.version, self.path)  # a newer one may have other keys
         query = "SELECT 1 FROM trials WHERE key = ? AND failed IS NULL"
         name = key(trial, engine, checksum, recipe)
         with _explained(self.path, "read"):
@@ -198,6 +206,7 @@ class Store:
 
     def keys(self) -> set[str]:
         """Keys of all results; failed rows are none."""
+        _check_version(self.version, self.path)
         with _explained(self.path, "read"):
             found = self._connection.execute("SELECT key FROM trials WHERE failed IS NULL")
             return {name for (name,) in found}
@@ -207,16 +216,37 @@ class Store:
 
         Their order is that of trials, engines, checksums and recipes, never that of writing.
         """
-        query = f"{_SELECT} WHERE experiment = coalesce(?, experiment)"
-        with _explained(self.path, "read"):
-            found = self._connection.execute(query, (experiment,)).fetchall()
-        rows = [_decoded(dict(values), self.path) for values in found]
+        rows, _ = self._understood(experiment)
         return sorted(rows, key=lambda row: (row.trial, row.engine, row.checksum, row.recipe))
+
+    def note(self) -> str:
+        """What a reader of a newer version's store must know; empty for one of this version."""
+        if self.version == VERSION:
+            return ""
+        rows, left_out = self._understood()
+        read = f"{len(rows):,} row{'' if len(rows) == 1 else 's'} could be read"
+        few = {0: "none is left out", 1: "1 could not and is left out"}
+        return (
+            f"This store was written by a newer sudonet (version {self.version}, this one knows "
+            f"{VERSION}): {read}, {few.get(left_out, f'{left_out:,} could not and are left out')}."
+        )
 
     def compact(self) -> None:
         """Give the space of deleted rows back to the disk."""
         with self._writing():
             self._connection.execute("VACUUM")
+
+    def _understood(self, experiment: str | None = None) -> tuple[list[Row], int]:
+        """Rows, and how many more there are that only a newer version understands."""
+        query = f"{_SELECT} WHERE experiment IS coalesce(?, experiment)"
+        with _explained(self.path, "read"):
+            found = self._connection.execute(query, (experiment,)).fetchall()
+        decoded = [_decoded(dict(values), self.path, self.version) for values in found]
+        rows = [row for row in decoded if row is not None]
+        # Some may differ in columns that we do not know: to choose one would be a guess.
+        alike = Counter(map(_identity, rows))
+        rows = [row for row in rows if alike[_identity(row)] == 1]
+        return rows, len(found) - len(rows)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -231,9 +261,13 @@ def _encoded(row: Row) -> dict[str, Any]:
     metrics = {name: _storable(value) for name, value in row.metrics.items()}
     values["metrics"] = json.dumps(metrics, sort_keys=True, allow_nan=False)
     values["loss"] = None if row.loss is None else _storable(row.loss)
-    values["key"] = key(row.trial, row.engine, row.checksum, row.recipe)
+    values["key"] = _identity(row)
     del values["trial"]
     return values
+
+
+def _identity(row: Row) -> str:
+    return key(row.trial, row.engine, row.checksum, row.recipe)
 
 
 def _storable(number: float) -> float | str:
@@ -241,19 +275,39 @@ def _storable(number: float) -> float | str:
     return float(number) if math.isfinite(number) else str(float(number))
 
 
-def _decoded(values: dict[str, Any], path: Path) -> Row:
+def _decoded(values: dict[str, Any], path: Path, version: int) -> Row | None:
+    """A row as it was; None where only a newer version understands it."""
     identity = values.pop("key")
     try:
+        metrics = json.loads(values.pop("metrics"))
+        values["loss"] = None if values["loss"] is None else _number(values["loss"])
+        for name, value in values.items():
+            if not _fits(value, _TYPES[name]):
+                raise TypeError(f"its {name} cannot be {value!r}")
         trial = Trial(**{name: values.pop(name) for name in _TRIAL})
-        metrics = json.loads(values["metrics"])
-        values["metrics"] = {name: float(value) for name, value in metrics.items()}
-        values["loss"] = None if values["loss"] is None else float(values["loss"])
-        row = Row(trial, **values)
-        if key(row.trial, row.engine, row.checksum, row.recipe) != identity:
+        metrics = {name: _number(value) for name, value in metrics.items()}
+        row = Row(trial, metrics=metrics, **values)
+        if version == VERSION and _identity(row) != identity:
             raise ValueError("its key does not fit its columns")
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        if version > VERSION:
+            return None
         raise StoreError(f"cannot read row {identity} of {path}: {error}. {BROKEN}") from error
-    return row
+    known = trial.experiment in EXPERIMENTS and trial.activation in ACTIVATIONS
+    return row if known or version == VERSION else None
+
+
+def _number(value: Any) -> float:
+    """A measure, from what ``_storable`` made of it."""
+    if isinstance(value, bool):
+        raise TypeError(f"could not convert {value} to a number")
+    return float(value)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    return isinstance(value, kind)
 
 
 @contextmanager
@@ -310,7 +364,7 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a file that is a store of this version.
+    """A connection to a file that is a store, of whatever version.
 
     It may write even for readers, since only then can SQLite take back what a killed writer
     left half done. On a read-only file system it falls back to reading by itself.
@@ -329,13 +383,31 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
                 f"{path} is no store of results: its application_id is {application}, not "
                 f"{APPLICATION}. Choose another file"
             )
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != VERSION:
-            raise StoreError(
-                f"{path} has schema version {version}, this sudonet needs {VERSION}: use the "
-                "sudonet that wrote it, or write to another store"
-            )
         yield connection
+
+
+def _version(connection: sqlite3.Connection, path: Path, writes: bool) -> int:
+    """Version of a store that can be used: ours, or to read a newer one with all our columns."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if writes or version < VERSION:
+        _check_version(version, path)
+    if version > VERSION:
+        there = {column["name"] for column in connection.execute("PRAGMA table_xinfo(trials)")}
+        missing = [name for name in _COLUMNS if name not in there]
+        if missing:
+            raise StoreError(
+                f"{path} has schema version {version}, this sudonet knows {VERSION} and needs "
+                f"columns that are not there: {', '.join(missing)}. Update sudonet to read it"
+            )
+    return version
+
+
+def _check_version(version: int, path: Path) -> None:
+    if version != VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}, this sudonet needs {VERSION}: use the "
+            "sudonet that wrote it, or write to another store"
+        )
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

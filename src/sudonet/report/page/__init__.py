@@ -30,7 +30,13 @@ TABLE_FILES = {"md": "md", "latex": "tex"}
 """Formats of the table files, and how their names end."""
 
 
-def write(rows: Iterable[Row], figures: Path, out: Path, progress: Progress | None = None) -> Path:
+def write(
+    rows: Iterable[Row],
+    figures: Path,
+    out: Path,
+    progress: Progress | None = None,
+    note: str = "",
+) -> Path:
     """Write the report.
 
     The page needs nothing but itself: styles, scripts, data and pictures are in it, and it
@@ -46,6 +52,8 @@ def write(rows: Iterable[Row], figures: Path, out: Path, progress: Progress | No
         The folder for ``index.html``, ``figures/`` and ``tables/``; it is created if need be.
     progress
         Called with (parts done, parts in all).
+    note
+        What a reader must know about the rows, such as ``Store.note`` says; the overview has it.
 
     Returns
     -------
@@ -79,7 +87,7 @@ def write(rows: Iterable[Row], figures: Path, out: Path, progress: Progress | No
     for picture in pictures(figures, out):
         shown.append(picture)
         step()
-    page = _render(rows, cells, shown, figures)
+    page = _render(rows, cells, shown, figures, note)
     path = out / "index.html"
     part = out / f".index.html.{os.getpid()}.part"
     try:
@@ -91,7 +99,7 @@ def write(rows: Iterable[Row], figures: Path, out: Path, progress: Progress | No
     return path
 
 
-def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path) -> str:
+def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: str) -> str:
     verdicts = judge(cells, _counts(figures))
     shapes = tables.shapes(cells)
     script = "\n".join(_template(name) for name in SCRIPTS)
@@ -107,6 +115,7 @@ def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path) -> str
                 "bits": bits.explorer(cells),
                 "board": levels(figures),
             },
+            note=note,
             headlines=overview.headlines(shapes, verdicts),
             facts=overview.facts(rows),
             ran=overview.ran(rows, cells),
@@ -145,7 +154,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    found.filters |= {"digest": _digest, "number": words.number}
+    found.filters |= {"digest": _digest, "number": words.number, "counted": words.counted}
     return found
 
 

@@ -78,17 +78,20 @@ def headlines(shapes: Sequence[Shape], verdicts: Sequence[Verdict]) -> list[tupl
         sum(one.verdict == word for one in verdicts)
         for word in ("supported", "not supported", "undecided")
     )
-    lines = [(f"{run:,}", f"of the paper's {printed:,} cells have a value of ours")]
+    has = words.verb(run, "has", "have")
+    lines = [(f"{run:,}", f"of the paper's {printed:,} cells {has} a value of ours")]
     if compared:
         share = words.percent(within / compared)
-        lines.append((share, f"of {compared:,} cells compared lie within the paper's own noise"))
+        lie = f"{words.counted(compared, 'cell')} compared {words.verb(compared, 'lies', 'lie')}"
+        lines.append((share, f"of {lie} within the paper's own noise"))
     if ranked:
         middle, most = (median(values) for values in zip(*ranked, strict=True))
         tables = words.counted(len(ranked), "table")
         allows = f"median rank correlation of {tables}; the paper's noise allows {most:.2f}"
         lines.append((words.number(middle, 2), allows))
-    others = f"{refuted} are not, {open_} undecided"
-    claims = f"of the paper's {len(verdicts)} claims are supported; {others}"
+    are, are_not = (words.verb(count, "is", "are") for count in (supported, refuted))
+    others = f"{refuted} {are_not} not, {open_} undecided"
+    claims = f"of the paper's {len(verdicts)} claims {are} supported; {others}"
     return [*lines, (f"{supported}", claims)]
 
 

@@ -108,3 +108,14 @@ def counted(count: int, thing: str) -> str:
     ('1 replica', '1,200 cells')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def verb(count: int, one: str, many: str) -> str:
+    """What one does, or many do.
+
+    Examples
+    --------
+    >>> verb(1, "is", "are"), verb(0, "is", "are")
+    ('is', 'are')
+    """
+    return one if count == 1 else many
