@@ -76,7 +76,8 @@ class Grid:
         if low == high:
             high = 1.0
         grid = cls.of_range(low, high, bits)
-        zero = float(np.rint(grid.zero))
+        # At least one integer on each side that has values.
+        zero = float(np.clip(np.rint(grid.zero), grid.low + (low < 0), grid.high - (high > 0)))
         # Moving zero to an integer shifts both ends by up to half a step: widen to cover them.
         needed = [low / (grid.low - zero) if low < 0 else 0.0]
         needed.append(high / (grid.high - zero) if high > 0 else 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,37 @@ class IntegerNetwork:
         found = self.real(self.raw(integers))
         found = found[0] if single else found
         return torch.as_tensor(found) if isinstance(x, Tensor) else found
+
+    def save(self, path: str | Path) -> None:
+        """Write the network to one file, which :func:`sudonet.deploy.load` reads."""
+        from sudonet.deploy import artefact
+
+        artefact.save(self, path)
+
+    def to_onnx(
+        self, path: str | Path, *, exact: bool = False, target: str = "onnxruntime"
+    ) -> None:
+        """Write the network in standard ONNX operators.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        exact
+            Every number is that of the reference, bit by bit; otherwise the form that runs
+            fastest, in which a few codes may differ.
+        target
+            ``onnxruntime`` or ``openvino``: whose fastest form to write.
+        """
+        from sudonet.deploy import onnx_file
+
+        onnx_file.to_onnx(self, path, exact=exact, target=target)
+
+    def to_qonnx(self, path: str | Path) -> None:
+        """Write the network with QONNX's MultiThreshold nodes."""
+        from sudonet.deploy import qonnx_file
+
+        qonnx_file.to_qonnx(self, path)
 
     def integers(self, x: NDArray[Any] | Tensor) -> tuple[Integers, bool]:
         """``x`` as a batch of input integers, and whether it was a single example."""

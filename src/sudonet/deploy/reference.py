@@ -78,7 +78,7 @@ def _products(weights: Numbers, met: Numbers, groups: int) -> Numbers:
     split = weights.reshape(groups, len(weights) // groups, channels // groups)
     # One product for the whole batch and not one an example, which numpy does slowly.
     flat = each.transpose(1, 2, 0, 3).reshape(groups, channels // groups, batch * height * width)
-    out = (split @ flat).reshape(groups, -1, batch, height * width)
+    out = (split @ flat).reshape(groups, len(weights) // groups, batch, height * width)
     together: Numbers = out.transpose(2, 0, 1, 3).reshape(batch, len(weights), height, width)
     return together
 
