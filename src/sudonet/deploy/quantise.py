@@ -31,6 +31,8 @@ def quantise(weights: Real, kind: str) -> tuple[NDArray[np.int8], Real]:
     if kind not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {kind!r}")
     flat = weights.reshape(len(weights), -1)
+    # What float32 cannot tell from 0 is 0, so that no scale comes out as nothing.
+    flat = np.where(np.abs(flat) < np.finfo(np.float32).tiny, 0.0, flat)
     if kind == "binary":
         sizes = np.abs(flat).mean(1)
         signs = np.where(flat < 0, -1, 1)
