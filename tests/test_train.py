@@ -127,6 +127,11 @@ def test_an_error_in_an_engine_reaches_the_caller(engine, monkeypatch):
     assert threading.active_count() == before
 
 
+def test_stream_checks_its_arguments_when_it_is_called():
+    with pytest.raises(ValueError, match="engine must be one of"):
+        stream([], (np.zeros((2, 1)), np.zeros((2, 1))), engine="none")
+
+
 def test_stream_gives_what_is_finished_and_stops_when_closed(engine):
     before = threading.active_count()
     results = stream([ENDLESS, QUICK], (X, X), engine=engine, threads=2)

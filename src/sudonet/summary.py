@@ -21,7 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from sudonet.lean import CodedLinear, SUDOLinear
 from sudonet.multiply_adds import counter
+from sudonet.staircase import Staircase
 from sudonet.units import StaircaseUnit
 
 if TYPE_CHECKING:
@@ -353,13 +355,36 @@ class _Rows:
         multiply_adds = None if count or owned else 0
         if count and inputs and outputs:
             multiply_adds = count(module, inputs, outputs[0])
-        unit = module.staircase if isinstance(module, StaircaseUnit) else None
+        if isinstance(module, SUDOLinear) and inputs:
+            # The unit in front of the layer is part of it and makes values of its own.
+            shape, made = tuple(inputs[0].shape), inputs[0].numel()
+            self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, made)
+        self._row(
+            path,
+            type(module).__name__,
+            tuple(tuple(x.shape) for x in outputs),
+            sum(p.numel() for p in new),
+            multiply_adds,
+            _unit_at_the_end(module),
+            values,
+        )
+
+    def _row(
+        self,
+        path: str,
+        kind: str,
+        shapes: tuple[tuple[int, ...], ...],
+        parameters: int,
+        multiply_adds: int | None,
+        unit: Staircase | None,
+        values: int,
+    ) -> None:
         self.layers.append(
             Layer(
                 path=path,
-                kind=type(module).__name__,
-                output_shapes=tuple(tuple(x.shape) for x in outputs),
-                parameters=sum(p.numel() for p in new),
+                kind=kind,
+                output_shapes=shapes,
+                parameters=parameters,
                 multiply_adds=multiply_adds,
                 levels=unit.levels if unit else None,
                 bits=unit.bits if unit else None,
@@ -367,6 +392,12 @@ class _Rows:
                 packed_bytes=(values * unit.bits + 7) // 8 if unit else values * FLOAT32_BYTES,
             )
         )
+
+
+def _unit_at_the_end(module: nn.Module) -> Staircase | None:
+    if isinstance(module, CodedLinear):
+        return module.after
+    return module.staircase if isinstance(module, StaircaseUnit) else None
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

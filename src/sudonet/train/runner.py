@@ -114,10 +114,16 @@ def stream(
     for index, spec in enumerate(specs):
         by_engine[chosen(spec)].append((index, spec))
     tracker = _Tracker(sum(spec.steps for spec in specs), progress)
-    for runs_on, some in by_engine.items():
-        stacks = _stacks(runs_on, some, threads)
-        count = threads if device == "cpu" else 1
-        yield from _in_threads(runs_on, stacks, data, count, tracker, judge)
+    return _results(by_engine, data, threads if device == "cpu" else 1, tracker, judge)
+
+
+def _results(
+    by_engine: dict[Engine, Stack], data: Data, threads: int, tracker: _Tracker, judge: Judge | None
+) -> Iterator[Result]:
+    # A generator of its own: stream checks its arguments when called, not with the first result.
+    for engine, some in by_engine.items():
+        stacks = _stacks(engine, some, threads)
+        yield from _in_threads(engine, stacks, data, threads, tracker, judge)
 
 
 def engine_name(spec: AnySpec, engine: str = "auto", device: str = "cpu") -> str:
