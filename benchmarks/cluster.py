@@ -1,9 +1,10 @@
 """What Ray costs: one plan by the local executor and by Ray, on the same CPUs.
 
-    python benchmarks/cluster.py [MINUTES]
+    python benchmarks/cluster.py [MINUTES [CPUS]]
 
 The plan is the part of the standard preset's regression and checkerboard tables that takes
-about five minutes on all cores. Both start from an empty store; rows must be equal.
+about so many minutes on so many CPUs: five on all by default. Both start from an empty store;
+rows must be equal. What a worker's start and a task cost is measured as well.
 """
 
 import sys
@@ -11,7 +12,9 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import ray
 import torch
 
 from sudonet.experiments.presets import PRESETS
@@ -38,9 +41,29 @@ def planned(minutes: float, cpus: int, tasks: Tasks) -> tuple[Plan, Rates]:
     return plan.within(60 * minutes * cpus, rates.cost), rates
 
 
+def ready() -> int:
+    """What a fresh worker does before it trains: imports."""
+    import sudonet.study.cluster as imported
+
+    return len(imported.__name__)
+
+
+def costs(ray: Any, calls: int = 100) -> tuple[float, float]:
+    """Seconds until a fresh worker has answered, and for a task of one that is there."""
+    task = ray.remote(ready).options(num_cpus=1)
+    begun = time.perf_counter()
+    ray.get(task.remote())
+    first = time.perf_counter() - begun
+    begun = time.perf_counter()
+    for _ in range(calls):
+        ray.get(task.remote())
+    return first, (time.perf_counter() - begun) / calls
+
+
 def main() -> None:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
-    cpus = torch.get_num_threads()
+    cpus = int(sys.argv[2]) if len(sys.argv) > 2 else torch.get_num_threads()
+    torch.set_num_threads(cpus)
     tasks = Tasks()
     plan, rates = planned(minutes, cpus, tasks)
     estimate = sum(map(rates.cost, plan.trials)) / cpus
@@ -53,13 +76,18 @@ def main() -> None:
     begun = time.perf_counter()
     with Store.open(folder / "local") as store:
         list(local.run(plan, store, tasks, threads=cpus, cost=rates.cost))
-    here = time.perf_counter() - begun
-    print(f"local {here:.0f} s, {here / estimate:.2f} of the estimate", flush=True)
-    with cluster.connected(None) as ray, Store.open(folder / "ray") as store:
+    alone = time.perf_counter() - begun
+    print(f"local {alone:.0f} s, {alone / estimate:.2f} of the estimate", flush=True)
+    ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+    with cluster.connected(None) as here, Store.open(folder / "ray") as store:
         begun = time.perf_counter()
-        list(cluster.run(plan, store, tasks, ray, cost=rates.cost))
+        list(cluster.run(plan, store, tasks, here, cost=rates.cost))
         there = time.perf_counter() - begun
-    print(f"Ray {there:.0f} s, {there / here:.3f} of local, {there / model:.2f} of the model")
+    print(f"Ray {there:.0f} s, {there / alone:.3f} of local, {there / model:.2f} of the model")
+    ray.shutdown()
+    ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+    first, task = costs(ray)
+    print(f"a worker starts in {first:.1f} s, a task costs {1000 * task:.1f} ms")
     print(
         "rows are equal"
         if timeless(folder / "local") == timeless(folder / "ray")

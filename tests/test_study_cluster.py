@@ -196,6 +196,20 @@ def test_a_killed_driver_goes_on_from_the_store(undisturbed, tmp_path):
     assert timeless(tmp_path / "store") == undisturbed
 
 
+def test_the_command_gives_the_rows_of_the_local_executor(tmp_path):
+    small = "--preset quick --tables checkerboard-1 --levels 2 --seeds 0"
+    for executor in ("local", "ray"):
+        command = f"reproduce {small} --executor {executor} --store {tmp_path / executor}"
+        done = subprocess.run(
+            [sys.executable, "-m", "sudonet.cli", *command.split()],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+    assert timeless(tmp_path / "ray") == timeless(tmp_path / "local")
+
+
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
