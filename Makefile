@@ -1,6 +1,8 @@
 # make run   set up .venv, install, run the paper's study in small and report on it
 # make test  set up .venv, install, run every check
+# make test-mcu  the tests that run on emulated microcontrollers alone
 # make bench measure everything in docs/performance.md again (ten minutes)
+# make bench-peers  compare integer networks with LiteRT, ONNX Runtime and OpenVINO
 # make docs-figures  draw the pictures of the documentation again
 .DEFAULT_GOAL := help
 PYTHON ?= python3
@@ -10,7 +12,7 @@ PIP := $(BIN)/python -m pip install --constraint constraints.txt
 WITHOUT_STUDY := $(foreach subject,study report data cli results,--ignore-glob='*/test_$(subject)*')
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
 
-.PHONY: help run test bench lint docs-figures clean
+.PHONY: help run test test-mcu bench bench-peers lint docs-figures clean
 
 help:
 	@sed -n 's/^# \(make\)/\1/p' Makefile
@@ -23,8 +25,13 @@ run: .venv/installed
 
 test: .venv/installed-dev lint
 	.ci/browser
+	.ci/microcontrollers
 	$(BIN)/python -m pytest
 	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow' $(WITHOUT_STUDY)
+
+test-mcu: .venv/installed-dev
+	.ci/microcontrollers
+	$(BIN)/python -m pytest tests/test_microcontroller_rig.py tests/test_deploy_c.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -38,8 +45,11 @@ docs-figures: .venv/installed
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/run.py
 
+bench-peers: .venv-peers/installed
+	.venv-peers/bin/python benchmarks/peers.py
+
 clean:
-	rm -rf .venv build dist out
+	rm -rf .venv .venv-peers build dist out
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 10) or sys.exit("sudonet needs Python 3.10 or newer; %s is %d.%d: run make PYTHON=python3.11" % (sys.executable, v[0], v[1]))'
@@ -55,4 +65,11 @@ $(BIN)/python:
 
 .venv/installed-bench: .venv/installed
 	$(PIP) --editable '.[bench]'
+	@touch $@
+
+# Gigabytes that nothing else needs, so in an environment of their own.
+.venv-peers/installed: benchmarks/peers.txt $(SOURCES)
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --constraint constraints.txt \
+		--requirement benchmarks/peers.txt --editable .
 	@touch $@
