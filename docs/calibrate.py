@@ -155,15 +155,6 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
     ),
     "memorization": (
-        Variant("the recipe", (4_500, 9_000, 22_500, 45_000), (50,), DEPTHS, 2),
-        Variant(
-            "places from -1 to 1",
-            (2_250, 4_500, 9_000, 22_500),
-            (50,),
-            DEPTHS,
-            2,
-            task=other_places(1),
-        ),
         *(
             Variant(
                 f"places from -{reach} to {reach}",
@@ -173,15 +164,29 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
                 2,
                 task=other_places(reach),
             )
-            for reach in (2, 4, 10)
+            for reach in (1, 2, 4)
         ),
-        Variant(
-            "brightness from 0 to 1",
-            (4_500, 9_000),
-            (50,),
-            DEPTHS,
-            2,
-            task=other_places(REACH, 0.0),
+        *(
+            Variant(
+                f"places from -{reach} to {reach}",
+                (4_500, 9_000, 15_000, 22_500),
+                (50,),
+                DEPTHS,
+                4,
+                task=other_places(reach),
+            )
+            for reach in (6, 10)
+        ),
+        *(
+            Variant(
+                f"places from -{reach} to {reach}, brightness from 0 to 1",
+                (4_500, 9_000),
+                (50,),
+                DEPTHS,
+                4,
+                task=other_places(reach, 0.0),
+            )
+            for reach in (6, 10)
         ),
         Variant("batches of 32", (7_040, 14_080), (50,), DEPTHS, 2, change=batches_of(32)),
     ),

@@ -25,7 +25,7 @@ SIDE = 150
 REACH = 6
 """Places go from -6 to 6 both ways."""
 
-STEPS = 22_500  # 100 epochs
+STEPS = 9_000  # 40 epochs
 
 
 class Memorization(Experiment):
