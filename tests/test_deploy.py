@@ -310,7 +310,8 @@ BAD = {
     "no unit": (nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), "no unit between 0 and 1"),
     "shortcut": (nn.Sequential(Shortcut(), sudonet.SUDO(4)), "goes to 2 places"),
     "unit first": (nn.Sequential(sudonet.SUDO(4), nn.Linear(4, 2)), "0 must follow a Linear"),
-    "levels": (dense(sudonet.SUDO(300), 4, 4, 2), "300 outputs: use at most 256"),
+    "levels": (dense(sudonet.SUDO(300), 4, 4, 2), "1 is sudo-300, .*use at most 256"),
+    "rectified levels": (dense(sudonet.RSUDO(300), 4, 4, 2), "1 is r-sudo-300"),
     "norm": (
         nn.Sequential(nn.Linear(4, 4), sudonet.SUDO(4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
         "2 normalises what no layer made",

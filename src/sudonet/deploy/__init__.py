@@ -4,6 +4,8 @@
 reference in numpy; every other form of it is held to that, bit by bit.
 """
 
+from sudonet.deploy.artefact import ArtefactError as ArtefactError
+from sudonet.deploy.artefact import load as load
 from sudonet.deploy.compiler import compile as compile  # noqa: A004
 from sudonet.deploy.grid import Grid as Grid
 from sudonet.deploy.network import IntegerNetwork as IntegerNetwork

@@ -190,8 +190,11 @@ def _arranged(found: list[Step]) -> list[Step]:
             )
         if isinstance(step, Unit) and not isinstance(before, Products):
             raise CompileError(f"{step.path} must follow a Linear or a convolution")
-        if isinstance(step, Unit) and step.staircase.outputs > 256:
-            raise CompileError(f"{step.path} has {step.staircase.outputs} outputs: use at most 256")
+        if isinstance(step, Unit) and Grid.of_unit(step.staircase).high > 255:
+            raise CompileError(
+                f"{step.path} is {step.staircase}, whose levels do not fit into a byte: use at "
+                "most 256"
+            )
         if isinstance(step, Products | Pool) and isinstance(before, Products):
             raise CompileError(
                 f"there is no unit between {before.path} and {step.path}: put SUDO(16) there"
