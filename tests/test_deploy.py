@@ -260,6 +260,23 @@ def test_an_exported_program_compiles_to_the_same_network():
     np.testing.assert_array_equal(deploy.compile(program, inputs=AROUND)(x), from_model(x))
 
 
+def test_a_program_for_batches_of_any_size_compiles():
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = dense(sudonet.SUDO(4), 8, 4, 2)
+
+        def forward(self, x):
+            return self.layers(x.reshape(x.shape[0], -1))
+
+    model = Flat()
+    batch = {"x": {0: torch.export.Dim("batch")}}
+    program = torch.export.export(model, (torch.zeros(3, 2, 4),), dynamic_shapes=batch)
+    x = random_inputs(AROUND, (2, 4))
+    wanted = deploy.compile(model, inputs=AROUND, shape=(2, 4))(x)
+    np.testing.assert_array_equal(deploy.compile(program, inputs=AROUND)(x), wanted)
+
+
 def test_lean_and_functional_models_compile():
     class Own(nn.Module):
         def __init__(self):

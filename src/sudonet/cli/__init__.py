@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import sudonet
-from sudonet.cli import data, doctor, report, reproduce, results, unit
+from sudonet.cli import data, deploy, doctor, report, reproduce, results, unit
 
 app = typer.Typer(
     add_completion=False,
@@ -24,6 +24,10 @@ app.command("report")(report.report)
 app.command("table")(results.table)
 app.command("claims")(results.claims)
 app.command("export-results")(results.export_results)
+app.command("compile")(deploy.compile_)
+app.command("inspect")(deploy.inspect)
+app.command("run")(deploy.run)
+app.command("export")(deploy.export)
 
 
 def main() -> None:

@@ -9,4 +9,7 @@ from sudonet.deploy.artefact import load as load
 from sudonet.deploy.compiler import compile as compile  # noqa: A004
 from sudonet.deploy.grid import Grid as Grid
 from sudonet.deploy.network import IntegerNetwork as IntegerNetwork
+from sudonet.deploy.report import Report as Report
+from sudonet.deploy.report import report as report
 from sudonet.deploy.steps import CompileError as CompileError
+from sudonet.deploy.tune import tune as tune

@@ -101,7 +101,7 @@ def compile(  # noqa: A001
         model = exported(model, _example_shape(model, shape, examples))
     shape_in, found = steps(model)
     chain = _arranged(found)
-    kinds = _weight_kinds(weights, [s.path for s in chain if isinstance(s, Products)])
+    kinds = weight_kinds(weights, [s.path for s in chain if isinstance(s, Products)])
     layers: list[Layer] = []
     output, here = "real", grid
     for place, step in enumerate(chain):
@@ -145,7 +145,8 @@ def _example_shape(
     )
 
 
-def _weight_kinds(weights: str | Mapping[str, str], paths: list[str]) -> dict[str, str]:
+def weight_kinds(weights: str | Mapping[str, str], paths: list[str]) -> dict[str, str]:
+    """The kind of weights of every layer in ``paths``."""
     known = (*WEIGHTS, "float32")
     given = {} if isinstance(weights, str) else dict(weights)
     for path in given:

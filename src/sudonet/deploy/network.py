@@ -56,9 +56,9 @@ class IntegerNetwork:
 
     def save(self, path: str | Path) -> None:
         """Write the network to one file, which :func:`sudonet.deploy.load` reads."""
-        from sudonet.deploy import artefact
+        from sudonet.deploy.artefact import save
 
-        artefact.save(self, path)
+        save(self, path)
 
     def to_onnx(
         self, path: str | Path, *, exact: bool = False, target: str = "onnxruntime"
@@ -75,15 +75,15 @@ class IntegerNetwork:
         target
             ``onnxruntime`` or ``openvino``: whose fastest form to write.
         """
-        from sudonet.deploy import onnx_file
+        from sudonet.deploy.onnx_file import to_onnx
 
-        onnx_file.to_onnx(self, path, exact=exact, target=target)
+        to_onnx(self, path, exact=exact, target=target)
 
     def to_qonnx(self, path: str | Path) -> None:
         """Write the network with QONNX's MultiThreshold nodes."""
-        from sudonet.deploy import qonnx_file
+        from sudonet.deploy.qonnx_file import to_qonnx
 
-        qonnx_file.to_qonnx(self, path)
+        to_qonnx(self, path)
 
     def integers(self, x: NDArray[Any] | Tensor) -> tuple[Integers, bool]:
         """``x`` as a batch of input integers, and whether it was a single example."""

@@ -132,7 +132,9 @@ class _Graph:
         return inputs[0], _shape(inputs[0])
 
     def following(self, node: Node) -> Node | None:
-        users = [user for user in node.users if user.op != "output"]
+        # Who asks for the size of a batch goes no way of its own.
+        sizes = [user for user in node.users if str(user.target) == "aten.sym_size.int"]
+        users = [user for user in node.users if user.op != "output" and user not in sizes]
         if len(users) > 1:
             raise CompileError(
                 f"the output of {_path(node)} goes to {len(users)} places: branches and shortcuts "
@@ -140,7 +142,7 @@ class _Graph:
             )
         if not users:
             return None
-        if len(node.users) > len(users):
+        if len(node.users) > len(users) + len(sizes):
             raise CompileError(f"{_path(node)} is an output and goes on: return the last one only")
         return users[0]
 

@@ -1,0 +1,228 @@
+"""A short training after which a model's weights lie on the grid that it is deployed with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sudonet.deploy.compiler import weight_kinds as weight_kinds
+from sudonet.deploy.layers import WEIGHTS
+from sudonet.deploy.quantise import quantise
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
+
+REFRESH = 25
+"""Steps for which scales hold. To look for the best ones takes longer than a step."""
+
+SCALE_BITS = 17
+"""Digits of a scale: its product with an integer of 8 bits has 24, as many as float32 holds."""
+
+
+def tune(
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    weights: str | Mapping[str, str] = "int8",
+    *,
+    steps: int = 1000,
+    batch_size: int = 100,
+    learning_rate: float = 0.001,
+    loss: str | Loss = "cross-entropy",
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> nn.Module:
+    """A copy of a trained model, trained on with the weights that it will be deployed with.
+
+    The copy computes with quantised weights. Their gradient goes to real weights behind
+    them, as if nothing had been rounded, and Adam takes a step with those, shorter and
+    shorter until the last. In the end the quantised weights stay: ``compile(tuned, weights)``
+    finds the very same integers, without an error of rounding.
+
+    The copy trains as it will be used: batch statistics stay what they are, and nothing is
+    dropped out.
+
+    Parameters
+    ----------
+    model
+        Trained, with float32 or float64 weights. It stays as it is.
+    data
+        Inputs and targets, as many of one as of the other.
+    weights
+        As in :func:`~sudonet.deploy.compile`: a kind, or a mapping from a layer's path.
+        ``float32`` layers train without rounding.
+    steps, batch_size, learning_rate
+        Of Adam. The learning rate falls to 0 in a straight line.
+    loss
+        ``cross-entropy`` for targets that are classes, ``squared error``, or a function of
+        outputs and targets.
+    seed
+        Of the order of the data, which is all that is random.
+    progress
+        Called after every step with the steps that are done and all steps.
+
+    Returns
+    -------
+    nn.Module
+        In ``eval()`` mode, its weights on the grid.
+
+    Examples
+    --------
+    >>> from sudonet import SUDO, deploy
+    >>> model = nn.Sequential(nn.Linear(4, 3), SUDO(16), nn.Linear(3, 2))
+    >>> data = torch.rand(20, 4), torch.arange(20) % 2
+    >>> tuned = tune(model, data, "ternary", steps=2)
+    >>> len(tuned[0].weight[0].abs().unique()) <= 2  # a scale for each output, and 0
+    True
+    """
+    inputs, targets = _checked(data)
+    for name, number in (("steps", steps), ("batch_size", batch_size)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
+    tuned = copy.deepcopy(model).eval()
+    measure = _loss(loss, tuned)
+    rounded = _rounded_layers(tuned, weights)
+    optimiser = torch.optim.Adam(tuned.parameters(), learning_rate)
+    slower = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
+    for step, batch in zip(range(steps), _batches(len(inputs), batch_size, seed), strict=False):
+        if step % REFRESH == 0:
+            for layer in rounded:
+                layer.refresh()
+        real = [layer.round() for layer in rounded]
+        optimiser.zero_grad()
+        measure(tuned(inputs[batch]), targets[batch]).backward()
+        for layer, weight in zip(rounded, real, strict=True):
+            layer.put(weight)
+        optimiser.step()
+        slower.step()
+        if progress is not None:
+            progress(step + 1, steps)
+    for layer in rounded:
+        # Scales that fit the last weights: their largest integers are then in use, by which
+        # compile finds the scales again.
+        layer.refresh()
+        layer.round()
+    optimiser.zero_grad()
+    return tuned
+
+
+@dataclass
+class _Rounded:
+    """A layer whose weights take turns: real ones to learn, quantised ones to compute with."""
+
+    path: str
+    module: nn.Module
+    kind: str
+    scales: Tensor | None = None
+
+    @property
+    def weight(self) -> Tensor:
+        weight: Tensor = self.module.get_parameter("weight").data
+        return weight
+
+    @property
+    def by_channel(self) -> Tensor:
+        """The weights as (outputs, others): a view, or a copy where memory has another order."""
+        if not isinstance(self.module, nn.ConvTranspose2d):
+            return self.weight.flatten(1)
+        split = self.weight.unflatten(0, (self.module.groups, -1)).transpose(1, 2)
+        rows: Tensor = split.flatten(0, 1).flatten(1)
+        return rows
+
+    def refresh(self) -> None:
+        """Choose scales for the weights as they are."""
+        _, scales = quantise(self.by_channel.double().cpu().numpy(), self.kind)
+        self.scales = torch.from_numpy(_shortened(scales)).to(self.weight)
+
+    def round(self) -> Tensor:
+        """Put the quantised weights in place of the real ones, which are returned."""
+        assert self.scales is not None
+        real, rows = self.weight.clone(), self.by_channel
+        scales = self.scales[:, None]
+        if self.kind == "binary":
+            integers = torch.where(rows < 0, -1.0, 1.0).to(rows.dtype)
+        else:
+            top = 2 ** (WEIGHTS[self.kind] - 1) - 1
+            integers = (rows / scales).round().clamp(-top, top)
+        self.put(self._as_stored(integers * scales))
+        return real
+
+    def put(self, weight: Tensor) -> None:
+        self.weight.copy_(weight)
+
+    def _as_stored(self, rows: Tensor) -> Tensor:
+        weight = self.weight
+        if not isinstance(self.module, nn.ConvTranspose2d):
+            return rows.reshape(weight.shape)
+        into, out, *kernel = weight.shape
+        groups = self.module.groups
+        split = rows.reshape(groups, out, into // groups, *kernel)
+        return split.transpose(1, 2).reshape(weight.shape)
+
+
+def _rounded_layers(model: nn.Module, weights: str | Mapping[str, str]) -> list[_Rounded]:
+    found = {path: m for path, m in model.named_modules() if isinstance(m, LAYERS)}
+    kinds = weight_kinds(weights, list(found))
+    for path, module in found.items():
+        dtype = module.weight.dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"{path} has {dtype} weights: tune float32 ones, by model.float()")
+    return [_Rounded(path, found[path], k) for path, k in kinds.items() if k != "float32"]
+
+
+def _shortened(scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scales with so few digits that integers times scales are exact in float32."""
+    share, power = np.frexp(scales)
+    short: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(share, SCALE_BITS)), power - SCALE_BITS)
+    return short
+
+
+def _checked(data: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    inputs, targets = data
+    if len(inputs) != len(targets) or not len(inputs):
+        raise ValueError(
+            f"data must be inputs and as many targets, at least one, got {len(inputs)} "
+            f"and {len(targets)}"
+        )
+    return inputs, targets
+
+
+def _batches(length: int, size: int, seed: int) -> Iterator[Tensor]:
+    """Places of the data, in a new order each time round, without end."""
+    order = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(length, generator=order).split(size)
+
+
+def _loss(loss: str | Loss, model: nn.Module) -> Loss:
+    if callable(loss):
+        return loss
+    if loss == "cross-entropy":
+        *_, last = model.modules()
+        if isinstance(last, nn.Softmax):
+            raise ValueError(
+                "the model ends in a softmax, and cross-entropy takes what comes before it: give "
+                "loss=lambda outputs, targets: nn.functional.nll_loss(outputs.log(), targets)"
+            )
+        return nn.functional.cross_entropy
+    if loss == "squared error":
+        return _squared_error
+    raise ValueError(f"loss must be cross-entropy, squared error or a function, got {loss!r}")
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Any:
+    if outputs.shape != targets.shape:
+        raise ValueError(
+            f"outputs have shape {tuple(outputs.shape)} and targets {tuple(targets.shape)}: "
+            "reshape the targets"
+        )
+    return nn.functional.mse_loss(outputs, targets)
