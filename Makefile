@@ -8,8 +8,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
-# What trains many networks or no network at all is not run twice.
-WITHOUT_STUDY := $(foreach subject,study report data cli results,--ignore-glob='*/test_$(subject)*')
+# What trains many networks, or never asks for the C core, is not run twice.
+ONCE := study report data cli results packing microcontroller \
+	deploy_artefact deploy_c deploy_float deploy_onnx deploy_qonnx deploy_tune
+WITHOUT_STUDY := $(foreach subject,$(ONCE),--ignore-glob='*/test_$(subject)*')
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
 
 .PHONY: help run test test-mcu bench bench-peers lint docs-figures clean

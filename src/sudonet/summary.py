@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import PackedSequence
 from sudonet.lean import CodedLinear, SUDOLinear
 from sudonet.multiply_adds import counter
 from sudonet.staircase import Staircase
+from sudonet.text import aligned, readable
 from sudonet.units import StaircaseUnit
 
 if TYPE_CHECKING:
@@ -422,17 +423,7 @@ _TEXT_COLUMNS = 3
 def _aligned(table: Summary, width: float = math.inf) -> list[str]:
     """Heading, rows and total; in two lines each if one would be longer than ``width``."""
     cells = [_HEADINGS, *map(_cells, table.layers), _total_cells(table)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    fits = sum(widths) + 2 * (len(widths) - 1) <= width
-    rows = []
-    for row in cells:
-        padded = [
-            cell.ljust(size) if index < _TEXT_COLUMNS else cell.rjust(size)
-            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ]
-        text, numbers = "  ".join(padded[:_TEXT_COLUMNS]), "  ".join(padded[_TEXT_COLUMNS:])
-        rows.append(f"{text}  {numbers}" if fits else f"{text.rstrip()}\n    {numbers}")
-    return [row.rstrip() for row in rows]
+    return aligned(cells, _TEXT_COLUMNS, width, fold_at=_TEXT_COLUMNS)
 
 
 def _cells(layer: Layer) -> tuple[str, ...]:
@@ -444,8 +435,8 @@ def _cells(layer: Layer) -> tuple[str, ...]:
         "?" if layer.multiply_adds is None else f"{layer.multiply_adds:,}",
         "-" if layer.levels is None else f"{layer.levels:,}",
         "-" if layer.bits is None else f"{layer.bits}",
-        _readable(layer.activation_bytes),
-        _readable(layer.packed_bytes),
+        readable(layer.activation_bytes),
+        readable(layer.packed_bytes),
     )
 
 
@@ -453,7 +444,7 @@ def _total_cells(table: Summary) -> tuple[str, ...]:
     return (
         *("total", "", "", f"{table.parameters:,}"),
         f"{'' if table.complete else '>= '}{table.multiply_adds:,}",
-        *("", "", _readable(table.activation_bytes), _readable(table.packed_bytes)),
+        *("", "", readable(table.activation_bytes), readable(table.packed_bytes)),
     )
 
 
@@ -463,17 +454,10 @@ def _notes(table: Summary) -> list[str]:
     if found.packed_bytes:
         notes.append(
             f"discrete units: {found.activation_bytes // FLOAT32_BYTES:,} values, "
-            f"{_readable(found.activation_bytes)} float32, "
-            f"{_readable(found.packed_bytes)} packed, "
+            f"{readable(found.activation_bytes)} float32, "
+            f"{readable(found.packed_bytes)} packed, "
             f"ratio {found.activation_bytes / found.packed_bytes:.3g}"
         )
     if not table.complete:
         notes.append("?: a layer of unknown kind, so the multiply-adds are a lower bound")
     return notes
-
-
-def _readable(size: int) -> str:
-    if size < 1024:
-        return f"{size:,} B"
-    power = min((size.bit_length() - 1) // 10, 4)
-    return f"{size / 1024**power:,.1f} {' KMGT'[power]}iB"

@@ -20,7 +20,7 @@ from sudonet.deploy.layers import (
 )
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.sizes import Buffer, arena_bytes, buffers, threshold_bytes
-from sudonet.deploy.text import aligned, readable
+from sudonet.text import aligned, readable
 
 HEADINGS = (
     *("layer", "kind", "output", "unit", "weights", "thresholds"),

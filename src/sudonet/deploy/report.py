@@ -18,7 +18,7 @@ from sudonet.deploy.sizes import (
     buffers,
     threshold_bytes,
 )
-from sudonet.deploy.text import aligned, readable
+from sudonet.text import aligned, readable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
