@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sudonet.experiments import GRIDS
+from sudonet.report.claims import judge
 from sudonet.report.summary import HEADINGS, agreements, all_cells, line
 from sudonet.report.tables import render
 from sudonet.study.store import Store
@@ -32,6 +33,12 @@ def pages() -> dict[Path, str]:
         "|---" + "|--:" * (len(HEADINGS) - 1) + "|",
     ]
     lines += ["| " + " | ".join(line(one)) + " |" for one in agreements(tables)]
+    verdicts = judge(tables)
+    decided = sum(one.verdict != "undecided" for one in verdicts)
+    lines += ["", f"## The paper's claims: {decided} of {len(verdicts)} decided", ""]
+    lines += ["| | claim | verdict |", "|--:|---|---|"]
+    lines += [f"| {one.number} | {one.claim} | {one.verdict} |" for one in verdicts]
+    lines += ["", "`sudonet claims --store results/results.sqlite` shows the numbers behind each."]
     found[HERE / "README.md"] = "\n".join(lines) + "\n"
     return found
 
