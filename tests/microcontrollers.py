@@ -138,14 +138,15 @@ def build(
     *,
     include: Sequence[Path] = (),
     options: Sequence[str] = OPTIONS,
+    libraries: Sequence[str] = (),
 ) -> Path:
-    """The sources and the rig as a program in ``work``."""
+    """The sources, or objects, and the rig as a program in ``work``."""
     made = work / "program.elf"
     rig = [RIG / name for name in ("rig.c", "memory.c", *target.rig)]
     layout = [f"-L{RIG}", f"-T{RIG / target.script}", "-Wl,--gc-sections,--fatal-warnings"]
     alone = ["-nostdlib", "-nostartfiles", "-static"]
     command = [*_compiler(target, include, options), *alone, *layout]
-    _call([*command, *rig, *sources, "-lgcc", "-o", made])
+    _call([*command, *rig, *sources, *libraries, "-lgcc", "-o", made])
     return made
 
 

@@ -1,19 +1,21 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import typer
 from torch import nn
 from typer.testing import CliRunner
 
 from sudonet import RSUDO, SUDO, deploy
+from sudonet.cli import app
 from sudonet.cli import deploy as commands
 from sudonet.deploy import Grid
 from sudonet.deploy.artefact import load
@@ -41,11 +43,6 @@ def here(tmp_path, monkeypatch, one_thread):
 
 
 def run(*arguments):
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command("compile")(commands.compile_)
-    app.command("inspect")(commands.inspect)
-    app.command("export")(commands.export)
-    app.command("run")(commands.run)
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
@@ -542,6 +539,34 @@ def test_export_to_onnx(here, exact):
     inputs = np.random.default_rng(0).integers(0, 256, (20, 6)).astype(np.uint8)
     outputs = session.run(["output"], {session.get_inputs()[0].name: inputs})[0]
     assert np.allclose(outputs, made(inputs), atol=1e-5)
+
+
+def test_export_to_c_compiles_runs_and_agrees(here):
+    network()
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    result = run("export", "net.sudo", "--to", "c", "--out", "firmware", "--check")
+    assert result.exit_code == 0, result.output
+    assert "PASS: 16 samples" in result.output
+    assert {path.name for path in Path("firmware").iterdir()} >= {"net.c", "net.h", "net_main.c"}
+
+
+def test_export_to_c_says_what_is_wrong(here):
+    network()
+    check_user_error(run("export", "net.sudo", "--to", "c", "--optimise", "fun"), "'fun'")
+    check_user_error(run("export", "net.sudo", "--to", "c", "--exact"), "--exact")
+    check_user_error(run("export", "net.sudo", "--to", "onnx", "--check"), "for --to c")
+    check_user_error(run("size", "net.sudo", "--mcu", "z80"), "cortex-m4", "'z80'")
+
+
+def test_size_shows_flash_and_ram(here):
+    network()
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("needs arm-none-eabi-gcc")
+    result = run("size", "net.sudo", "--mcu", "cortex-m0")
+    assert result.exit_code == 0, result.output
+    assert "weights" in result.output
+    assert "arena" in result.output
 
 
 def test_export_to_qonnx(here):

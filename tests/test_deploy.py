@@ -360,6 +360,9 @@ def test_bad_arguments_are_named():
         deploy.compile(model, inputs=PIXELS, thresholds="none")
     with pytest.raises(deploy.CompileError, match="shape of an input is not known"):
         deploy.compile(convolutional(sudonet.SUDO(4)), inputs=PIXELS)
+    empty = nn.Sequential(nn.ConvTranspose2d(1, 1, 1, padding=(0, 2)))
+    with pytest.raises(deploy.CompileError, match=r"0 makes nothing.*\(1, 1, 0\)"):
+        deploy.compile(empty, inputs=PIXELS, shape=(1, 1, 4))
     padded = nn.Sequential(nn.Conv1d(1, 1, 3, padding=1))
     with pytest.raises(deploy.CompileError, match="no integer of the input stands for 0"):
         deploy.compile(padded, inputs=Grid.of_range(-0.3, 1), shape=(1, 9))

@@ -10,6 +10,7 @@ enum { APPLICATION_EXIT = 0x20026 };
 enum { FAULT_STATUS = 125, HOST_STATUS = 126 };
 
 extern uint32_t data_start[], data_end[], data_in_flash[], bss_start[], bss_end[];
+extern uint32_t stack_bottom[], stack_top[];
 int main(void);
 
 static intptr_t input, counts;
@@ -58,6 +59,23 @@ __attribute__((noinline)) void count_end(void) {
     const uint32_t ticks = read_clock() - begin;
     const intptr_t block[] = {counts, (intptr_t)&ticks, sizeof ticks};
     ask_host(SYS_WRITE, (intptr_t)block);
+}
+
+/* What no call has written to yet still holds the mark. */
+static const uint32_t mark = 0x5ac3a53cu;
+
+__attribute__((noinline)) void stack_clear(void) {
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    for (volatile uint32_t *at = stack_bottom; (uintptr_t)at < here - 64; at++)
+        *at = mark;
+}
+
+__attribute__((noinline)) uint32_t stack_used(void) {
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    const volatile uint32_t *at = stack_bottom;
+    while ((uintptr_t)at < here && *at == mark)
+        at++;
+    return (uint32_t)(here - (uintptr_t)at);
 }
 
 void start_rig(void) {

@@ -17,4 +17,9 @@ uint32_t read_input(void *to, uint32_t bytes);
 void count_begin(void);
 void count_end(void);
 
+/* The bytes of stack that calls have taken since stack_clear, to within the few words that these
+ * two take themselves. */
+void stack_clear(void);
+uint32_t stack_used(void);
+
 #endif

@@ -28,6 +28,7 @@ app.command("compile")(deploy.compile_)
 app.command("inspect")(deploy.inspect)
 app.command("run")(deploy.run)
 app.command("export")(deploy.export)
+app.command("size")(deploy.size)
 
 
 def main() -> None:

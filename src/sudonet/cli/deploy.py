@@ -1,4 +1,4 @@
-"""``sudonet compile``, ``inspect``, ``export`` and ``run``: integer networks in files."""
+"""``sudonet compile``, ``inspect``, ``export``, ``size`` and ``run``: integer networks in files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NetworkFile = Annotated[
     Path, typer.Argument(metavar="NET", help="An integer network, the file of sudonet compile.")
 ]
 
-FORMATS = ("onnx", "qonnx")
+FORMATS = ("onnx", "qonnx", "c")
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -128,36 +128,111 @@ def inspect(
 
 def export(
     network: NetworkFile,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help=f"{' or '.join(FORMATS)}.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}.")],
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="PATH",
+            help="The file to write, for C the folder. By default the network's name with "
+            "another ending, and this folder.",
+        ),
+    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="ONNX with every number as in the reference; slower.")
     ] = False,
     target: Annotated[
         str, typer.Option(help="For whom ONNX is to be fast: onnxruntime or openvino.")
     ] = "onnxruntime",
+    optimise: Annotated[str, typer.Option(help="C for speed, flash or ram.")] = "speed",
+    main: Annotated[
+        bool, typer.Option("--main", help="With the C, a program that tests it on samples.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compile that program here, run it and compare.")
+    ] = False,
+    samples: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Inputs for --main and --check, .npy; else random."),
+    ] = None,
 ) -> None:
     """Write a network in a format that others read.
 
-    Example: sudonet export net.sudo --to onnx --out net.onnx
+    Example: sudonet export net.sudo --to onnx
 
-    Example: sudonet export net.sudo --to qonnx --out net.qonnx
+    Example: sudonet export net.sudo --to c --out firmware --check
     """
     if to not in FORMATS:
         fail(f"--to must be one of {', '.join(FORMATS)}, got {to!r}")
     if to != "onnx" and (exact or target != "onnxruntime"):
         fail(f"--exact and --target are for --to onnx, got --to {to}")
+    if to != "c" and (optimise != "speed" or main or check or samples):
+        fail(f"--optimise, --main, --check and --samples are for --to c, got --to {to}")
     found = _network(network)
+    path = out or (Path() if to == "c" else Path(f"{network.stem}.{to}"))
     try:
         if to == "onnx":
-            found.to_onnx(out, exact=exact, target=target)
+            found.to_onnx(path, exact=exact, target=target)
+        elif to == "qonnx":
+            found.to_qonnx(path)
         else:
-            found.to_qonnx(out)
-    except (ImportError, ValueError) as error:
+            inputs = _samples(found, samples) if main or check or samples else None
+            _to_c(found, path, network.stem, optimise, inputs, check)
+            return
+    except (ImportError, RuntimeError, ValueError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot write {out}: {error.strerror or error}")
-    typer.echo(f"wrote {out}")
+        fail(f"cannot write {path}: {error.strerror or error}")
+    typer.echo(f"wrote {path}")
+
+
+def _to_c(
+    network: IntegerNetwork,
+    folder: Path,
+    name: str,
+    optimise: str,
+    inputs: NDArray[Any] | None,
+    run_it: bool,
+) -> None:
+    from sudonet.deploy import c
+
+    made = c.write(network, folder, name, optimise=optimise, samples=inputs)
+    files = [made.source, made.header, *([made.main] if made.main else [])]
+    typer.echo(f"wrote {', '.join(map(str, files))}")
+    if run_it and inputs is not None:
+        checked = c.check(network, inputs, folder, name, optimise=optimise)
+        typer.echo(checked.report)
+        if not checked.passed:
+            raise typer.Exit(1)
+
+
+def _samples(network: IntegerNetwork, path: Path | None) -> NDArray[Any]:
+    import numpy as np
+
+    if path is not None:
+        return _array(path)
+    low, high = network.inputs.low, network.inputs.high
+    drawn = np.random.default_rng(0).integers(low, high + 1, (16, *network.shape_in))
+    return drawn.astype(network.inputs.dtype)
+
+
+def size(
+    network: NetworkFile,
+    mcu: Annotated[
+        str, typer.Option(help="cortex-m0, cortex-m3, cortex-m4 or rv32imac.")
+    ] = "cortex-m4",
+    optimise: Annotated[str, typer.Option(help="speed, flash or ram.")] = "speed",
+) -> None:
+    """Say what flash and RAM a network takes of a microcontroller, by its cross compiler.
+
+    Example: sudonet size net.sudo --mcu cortex-m0
+    """
+    from sudonet.deploy import c
+
+    found = _network(network)
+    try:
+        typer.echo(c.size(found, mcu, optimise=optimise))
+    except (RuntimeError, ValueError) as error:
+        fail(str(error))
 
 
 def run(

@@ -196,6 +196,8 @@ def _arranged(found: list[Step]) -> list[Step]:
                 f"{step.path} is {step.staircase}, whose levels do not fit into a byte: use at "
                 "most 256"
             )
+        if isinstance(step, Products | Pool) and 0 in step.shape_out:
+            raise CompileError(f"{step.path} makes nothing: its output has shape {step.shape_out}")
         if isinstance(step, Products | Pool) and isinstance(before, Products):
             raise CompileError(
                 f"there is no unit between {before.path} and {step.path}: put SUDO(16) there"

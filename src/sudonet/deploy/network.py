@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 from sudonet.deploy import reference
 from sudonet.deploy.grid import Grid, Integers
 from sudonet.deploy.layers import Affine, Layer, RealScores, Scores, Shape
+
+if TYPE_CHECKING:
+    from sudonet.deploy.runtime import Program
 
 OUTPUTS = ("real", "tanh", "softmax", "argmax", "codes")
 
@@ -53,6 +57,16 @@ class IntegerNetwork:
         found = self.real(self.raw(integers))
         found = found[0] if single else found
         return torch.as_tensor(found) if isinstance(x, Tensor) else found
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The network in the C core, for calls on memory of one's own; None where it cannot be.
+
+        ``network.program.bind(x, out)`` gives a call without arguments, for little delay.
+        """
+        from sudonet.deploy.runtime import program
+
+        return program(self)
 
     def save(self, path: str | Path) -> None:
         """Write the network to one file, which :func:`sudonet.deploy.load` reads."""
@@ -110,6 +124,8 @@ class IntegerNetwork:
 
     def raw(self, integers: Integers) -> NDArray[Any]:
         """The last layer's integers for a batch of input integers: int64 scores, or codes."""
+        if self.program is not None:
+            return self.program.run(integers)
         for made in reference.run(self.layers, integers, np.float64):
             integers = made
         return integers

@@ -1,4 +1,4 @@
-"""The C core's functions and structures, as ctypes sees them (csrc/sudonet.h)."""
+"""The C core's functions and structures, as ctypes sees them (csrc/sudonet.h, integer.h)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 2
+ABI = 3
 PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
 """Instruction sets, slowest first."""
 
@@ -60,6 +60,89 @@ class Network(ctypes.Structure):
     ]
 
 
+def _numbers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, _int32) for name in names]
+
+
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, _pointer) for name in names]
+
+
+class After(ctypes.Structure):
+    """``sudo_after``: what comes of the sums of an integer layer."""
+
+    _fields_ = [
+        *_numbers("kind", "count", "together", "doubled"),
+        *_pointers("base", "thresholds", "factor", "constant", "table", "floor"),
+        ("origin", _int64),
+        *_numbers("shift", "last", "steps"),
+    ]
+
+
+class Axis(ctypes.Structure):
+    """``sudo_axis``: the outputs along one axis, and the inputs that they meet."""
+
+    _fields_ = [
+        *_numbers("first", "step", "count"),
+        ("stride", _int64),
+        *_pointers("classes"),
+    ]
+
+
+class Part(ctypes.Structure):
+    """``sudo_part``: outputs of an integer layer that see the same inputs."""
+
+    _fields_ = [
+        *_numbers("first_in", "inputs", "first_out", "outputs", "terms", "form"),
+        *_numbers("direct", "runs"),
+        ("run", _int64),
+        *_pointers("starts"),
+        *_numbers("framed", "top", "left", "height", "width", "pairs", "windows"),
+        ("rows", Axis),
+        ("columns", Axis),
+        *_pointers("weights", "corrections"),
+        *_numbers("column_classes"),
+        ("after", After),
+    ]
+
+
+class Step(ctypes.Structure):
+    """``sudo_step``: a layer of an integer network, or a change of layout."""
+
+    _fields_ = [
+        *_numbers("kind", "type_in", "type_out"),
+        *_numbers("channels_in", "rows_in", "columns_in"),
+        *_numbers("channels_out", "rows_out", "columns_out", "parts"),
+        *_pointers("part"),
+        ("kernel", _int32 * 2),
+        ("stride", _int32 * 2),
+        ("padding", _int32 * 2),
+        *_numbers("lowest", "channels_first"),
+    ]
+
+
+class Program(ctypes.Structure):
+    """``sudo_program``: an integer network."""
+
+    _fields_ = [
+        *_numbers("steps", "examples"),
+        *_pointers("step"),
+        ("stride", _int64),
+        ("windows", _int64),
+    ]
+
+
+class Call(ctypes.Structure):
+    """``sudo_call``: an integer network, its input and its output."""
+
+    _fields_ = [
+        *_numbers("path"),
+        *_pointers("program", "x", "out"),
+        ("batch", _int64),
+        *_pointers("scratch"),
+    ]
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sudo_abi": (_int32, []),
     "sudo_supports": (_int32, [_int32]),
@@ -76,6 +159,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_int32, _pointer, _int32, _pointer, _pointer, _int32, _pointer, _pointer],
     ),
     "sudo_predict": (None, [_int32, _pointer, _pointer, _int64, _pointer, _pointer]),
+    "sudo_integer_scratch": (_int64, [_pointer, _int64]),
+    "sudo_integer_run": (None, [_pointer]),
 }
 
 

@@ -1,0 +1,118 @@
+/* Integer networks: what sudonet.deploy.runtime packs and the C core runs.
+ *
+ * Between the steps a tensor lies with its channels last: height, width, channels. Sums are
+ * int32; that none leaves its 32 bits was proven when the network was compiled.
+ */
+#ifndef SUDO_INTEGER_H
+#define SUDO_INTEGER_H
+
+#include "sudonet.h"
+
+#define SUDO_BLOCK 16                              /* outputs of one vector of sums */
+#define SUDO_PANEL 4                               /* blocks whose weights lie together */
+#define SUDO_PANEL_OUTPUTS (SUDO_BLOCK * SUDO_PANEL)
+#define SUDO_ROWS 256                              /* windows of one product, at most */
+#define SUDO_SLACK 64                              /* bytes behind a buffer that may be touched */
+
+enum sudo_type { SUDO_UINT8 = 0, SUDO_UINT16 = 1, SUDO_INT16 = 2, SUDO_INT32 = 3, SUDO_INT64 = 4 };
+
+enum sudo_step_kind { SUDO_TURN = 0, SUDO_AFFINE = 1, SUDO_MAX_POOL = 2, SUDO_SUM_POOL = 3 };
+
+/* How weights lie.
+ * Lines: one int8 line of `terms` an output, and lines of 0 up to a multiple of four outputs;
+ * for inputs of any type.
+ * Bytes: [panel][term / 4][block of the panel][16 outputs][4 terms]; for uint8 inputs.
+ * Nibbles: the same with two blocks in one: the first block's weight + 8 is in the low half of
+ * a byte, the second's, as a two's complement, in the high one. A last block without a
+ * partner is in the high halves, and the low ones are 0. */
+enum sudo_form { SUDO_LINES = 0, SUDO_BYTES = 1, SUDO_NIBBLES = 2 };
+
+/* What comes of the sums.
+ * Wide: codes by int32 thresholds, [block][threshold][16 outputs].
+ * Short: the same in int16, for sums less a base, which may saturate. Every `together`
+ * thresholds have one: [block][group][16 outputs].
+ * Shared: codes by one int64 table and fixed point.
+ * Scores: fixed point itself. */
+enum sudo_after_kind { SUDO_WIDE = 0, SUDO_SHORT = 1, SUDO_SHARED = 2, SUDO_SCORES = 3 };
+
+typedef struct {
+    int32_t kind;
+    int32_t count;           /* thresholds */
+    int32_t together;        /* short */
+    int32_t doubled;         /* a code c > 0 goes out as 2 c - 1 */
+    const int32_t *base;     /* short */
+    const void *thresholds;  /* wide, short */
+    const int32_t *factor;   /* shared, scores: one an output */
+    const int64_t *constant;
+    const int64_t *table;    /* shared: the thresholds, and INT64_MAX */
+    /* Where the search for the code of a fixed-point number f starts: place number
+     * (f - origin) >> shift, or `last`. Its upper 8 bits are the least code, to which at most
+     * `steps` are added. If that is 1, the lower 24 bits are those of the threshold's distance
+     * from the beginning of the place, or all set where there is none. */
+    const uint32_t *floor;
+    int64_t origin;
+    int32_t shift, last, steps;
+} sudo_after;
+
+/* Outputs along one axis. Number m lies at first + m * step; its window begins m * stride bytes
+ * from the first one. */
+typedef struct {
+    int32_t first, step, count;
+    int64_t stride;
+    const int32_t *classes; /* of every output, for the corrections */
+} sudo_axis;
+
+/* A product: some of a layer's outputs, which see the same inputs. */
+typedef struct {
+    int32_t first_in, inputs;   /* channels of the input */
+    int32_t first_out, outputs; /* channels of the output */
+    int32_t terms;              /* taps x inputs */
+    int32_t form;
+    int32_t direct;             /* an example is one window, as it lies */
+    int32_t runs;               /* pieces of a window that lie in one, `run` bytes each */
+    int64_t run;
+    const int64_t *starts;      /* of the runs of the first window, in bytes */
+    int32_t framed;             /* the input is copied into zeros, or channels are picked */
+    int32_t top, left, height, width; /* where in the frame, and its size */
+    int32_t pairs;              /* how many sums of two products surely fit 16 bits */
+    int32_t windows;            /* gathered at a time */
+    sudo_axis rows, columns;
+    const void *weights;
+    /* NULL, or what is taken from twice the sum: [row class][column class][output] */
+    const int32_t *corrections;
+    int32_t column_classes;
+    sudo_after after;
+} sudo_part;
+
+typedef struct {
+    int32_t kind, type_in, type_out;
+    int32_t channels_in, rows_in, columns_in;
+    int32_t channels_out, rows_out, columns_out;
+    int32_t parts;
+    const sudo_part *part;
+    int32_t kernel[2], stride[2], padding[2]; /* pools */
+    int32_t lowest;                           /* what a maximum begins with */
+    int32_t channels_first;                   /* a turn: what comes in has channels first */
+} sudo_step;
+
+typedef struct {
+    int32_t steps, examples; /* examples: at a time, at most */
+    const sudo_step *step;
+    int64_t stride;  /* bytes of an example between steps */
+    int64_t windows; /* bytes that gathered windows or a pool's sums take */
+} sudo_program;
+
+typedef struct {
+    int32_t path;
+    const sudo_program *program;
+    const void *x; /* contiguous, channels first */
+    void *out;
+    int64_t batch;
+    void *scratch;
+} sudo_call;
+
+/* Bytes of scratch that a call with this batch needs. */
+SUDO_EXPORT int64_t sudo_integer_scratch(const sudo_program *program, int64_t batch);
+SUDO_EXPORT void sudo_integer_run(const sudo_call *call);
+
+#endif

@@ -1,0 +1,173 @@
+"""Compilers: whether the C of a network is right, and how large it becomes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from sudonet.deploy.c.write import write
+from sudonet.deploy.network import IntegerNetwork
+from sudonet.text import aligned
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+"""What the C is free of warnings with."""
+
+OPTIONS = ("-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections")
+"""What microcontrollers' compilers are called with."""
+
+SECONDS = 120
+"""The longest that a compiler or the program may take."""
+
+
+@dataclass(frozen=True)
+class Mcu:
+    """A compiler for a processor, and the Debian package that has it."""
+
+    compiler: str
+    flags: tuple[str, ...]
+    package: str
+
+
+MCUS = {
+    name: Mcu("arm-none-eabi-gcc", (f"-mcpu={name}", "-mthumb"), "gcc-arm-none-eabi")
+    for name in ("cortex-m0", "cortex-m3", "cortex-m4")
+} | {
+    "rv32imac": Mcu(
+        "riscv64-unknown-elf-gcc", ("-march=rv32imac", "-mabi=ilp32"), "gcc-riscv64-unknown-elf"
+    )
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether the C gave what the reference gives, and what the program said."""
+
+    passed: bool
+    samples: int
+    report: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the memory, ``flash`` or ``ram``."""
+
+    memory: str
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a network takes of a microcontroller; the stack comes on top."""
+
+    mcu: str
+    sections: tuple[Section, ...]
+
+    @property
+    def flash(self) -> int:
+        return sum(s.bytes for s in self.sections if s.memory == "flash")
+
+    @property
+    def ram(self) -> int:
+        """The input and the output included."""
+        return sum(s.bytes for s in self.sections if s.memory == "ram")
+
+    def __str__(self) -> str:
+        rows = [[s.memory, s.name, f"{s.bytes:,}"] for s in self.sections]
+        rows += [["flash", "in all", f"{self.flash:,}"], ["ram", "in all", f"{self.ram:,}"]]
+        rows.sort(key=lambda row: row[0])
+        return "\n".join(aligned([[self.mcu, "", "bytes"], *rows], left=2))
+
+
+def check(
+    network: IntegerNetwork,
+    samples: NDArray[Any],
+    folder: Path | str,
+    name: str = "net",
+    *,
+    optimise: str = "speed",
+) -> Check:
+    """Write the C, compile it with this computer's ``cc``, run it on samples and compare.
+
+    The files stay in ``folder``.
+    """
+    made = write(network, folder, name, optimise=optimise, samples=samples)
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise RuntimeError(
+            f"there is no C compiler (cc) here: install one (Debian: gcc), or compile "
+            f"{made.source.name} and {name}_main.c in {folder} elsewhere"
+        )
+    assert made.main is not None
+    program = made.main.with_suffix("")
+    sources = [str(made.source), str(made.main)]
+    _run([compiler, *STRICT, "-O2", *sources, "-o", str(program)])
+    ran = subprocess.run(
+        [str(program.resolve())], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    integers, _ = network.integers(samples)
+    return Check(ran.returncode == 0, len(integers), ran.stdout.strip())
+
+
+def size(
+    network: IntegerNetwork,
+    mcu: str = "cortex-m4",
+    *,
+    optimise: str = "speed",
+    options: Sequence[str] = OPTIONS,
+) -> Footprint:
+    """Flash and RAM that a network takes of a microcontroller, by its cross compiler."""
+    if mcu not in MCUS:
+        raise ValueError(f"mcu must be one of {', '.join(MCUS)}, got {mcu!r}")
+    tools = MCUS[mcu]
+    measure = tools.compiler.removesuffix("gcc") + "size"
+    for program in (tools.compiler, measure):
+        if shutil.which(program) is None:
+            raise RuntimeError(
+                f"{program} is not here, which measures for {mcu}: install it "
+                f"(Debian: apt-get install {tools.package})"
+            )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = write(network, folder, "net", optimise=optimise)
+        compiled = folder / "net.o"
+        call = [tools.compiler, *tools.flags, *STRICT, *options, "-c", str(made.source)]
+        _run([*call, "-o", str(compiled)])
+        listed = _run([measure, "-A", str(compiled)])
+    found = {"code": 0, "weights": 0, "thresholds": 0, "layers": 0}
+    for line in listed.splitlines():
+        if line.startswith((".text", ".rodata", ".srodata")):
+            section, number, _ = line.split()
+            found[_part(section)] += int(number)
+    inputs = network.inputs.dtype.itemsize
+    for length in network.shape_in:
+        inputs *= length
+    ram = {"arena": made.sizes.arena, "output": made.sizes.output, "input": inputs}
+    return Footprint(
+        mcu,
+        tuple(Section("flash", name, number) for name, number in found.items())
+        + tuple(Section("ram", name, number) for name, number in ram.items()),
+    )
+
+
+def _part(section: str) -> str:
+    if section.startswith(".text"):
+        return "code"
+    if "weights" in section:
+        return "weights"
+    tables = ("thresholds", "levels", "factor", "constant", "emitted", "offset")
+    return "thresholds" if any(table in section for table in tables) else "layers"
+
+
+def _run(command: list[str]) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{ran.stderr}")
+    return ran.stdout
