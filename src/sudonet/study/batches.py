@@ -16,11 +16,11 @@ SHORTEST, LONGEST = 30.0, 120.0
 """Seconds that a batch should take: long beside what sending it costs, short enough that
 all CPUs finish at about the same time and little is lost when one dies."""
 
-TASK_OVERHEAD = 0.05
-"""Seconds that Ray takes to hand out a task and to bring its rows back, roughly."""
+TASK_OVERHEAD = 0.002
+"""Seconds that Ray takes to hand out a task and to bring its rows back (benchmarks/cluster.py)."""
 
-WORKER_START = 6.0
-"""Seconds until a fresh worker has imported what it needs and has its data, roughly."""
+WORKER_START = 2.6
+"""Seconds until a fresh worker has imported what it needs (benchmarks/cluster.py)."""
 
 
 @dataclass(frozen=True)
