@@ -197,6 +197,8 @@ def after(place, **changes):
     [
         (after(0, table=np.array([[1, 0, 2], [0, 0, 0]], np.int32)), "thresholds must ascend"),
         (after(2, table=np.array([0, 1, 3, 2], np.int64)), "thresholds must ascend"),
+        (after(2, table=np.array([0, 1, 2, 2**62])), r"between -2\^62 and 2\^62"),
+        (after(2, table=np.array([-(2**63), 1, 2, 3])), r"between -2\^62 and 2\^62"),
         (after(2, factor=np.array([1, 0], np.int32)), "factor must be above 0, got 0"),
         (after(2, factor=np.array([1], np.int32)), r"factor must be int32 of shape \(2,\)"),
         (after(2, constant=np.array([2**63 - 1, 0])), "constant can leave 64 bits"),

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.deploy.compiler import ACCUMULATOR, accumulator_bounds
+from sudonet.deploy.compiler import ACCUMULATOR, FIXED, accumulator_bounds
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     KINDS,
@@ -312,6 +312,8 @@ def _check_table(table: NDArray[Any], dtype: type, shape: Shape) -> None:
         )
     if (table[..., 1:] < table[..., :-1]).any():
         _fail("the table's thresholds must ascend")
+    if (table <= -FIXED).any() or (table >= FIXED).any():
+        _fail("the table's thresholds must lie between -2^62 and 2^62")
 
 
 def _check_fixed_point(after: SharedThresholds | Scores, bounds: NDArray[np.float64]) -> None:
