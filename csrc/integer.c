@@ -10,6 +10,16 @@ DECLARE(_avx2)
 DECLARE(_vnni)
 #endif
 
+int32_t sudo_integer_kernels(int32_t path) {
+#if SUDO_X86
+    if (path == SUDO_PATH_AVX512) return __builtin_cpu_supports("avx512vnni") ? SUDO_PATH_AVX512 : SUDO_PATH_AVX2;
+    return path;
+#else
+    (void)path;
+    return SUDO_PATH_PORTABLE;
+#endif
+}
+
 static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static int64_t chunk(const sudo_program *program, int64_t batch) {
@@ -43,13 +53,12 @@ void sudo_integer_run(const sudo_call *call) {
         const uint8_t *x = (const uint8_t *)call->x + begin * stride_x;
         uint8_t *out = (uint8_t *)call->out + begin * stride_out;
 #define RUN(suffix) sudo_integer_run##suffix(program, x, out, stride_x, stride_out, examples, buffers, windows)
+        switch (sudo_integer_kernels(call->path)) {
 #if SUDO_X86
-        /* Not every CPU with AVX512 has the instructions for bytes. */
-        if (call->path == SUDO_PATH_AVX512 && __builtin_cpu_supports("avx512vnni")) RUN(_vnni);
-        else if (call->path != SUDO_PATH_PORTABLE) RUN(_avx2);
-        else RUN(_portable);
-#else
-        RUN(_portable);
+        case SUDO_PATH_AVX512: RUN(_vnni); break;
+        case SUDO_PATH_AVX2: RUN(_avx2); break;
 #endif
+        default: RUN(_portable);
+        }
     }
 }

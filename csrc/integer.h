@@ -31,9 +31,11 @@ enum sudo_form { SUDO_LINES = 0, SUDO_BYTES = 1, SUDO_NIBBLES = 2 };
  * Wide: codes by int32 thresholds, [block][threshold][16 outputs].
  * Short: the same in int16, for sums less a base, which may saturate. Every `together`
  * thresholds have one: [block][group][16 outputs].
+ * Guessed: codes by a position in float32 and a table of 32 places, each of which has at most one
+ * threshold; what lies too close to that is compared with the wide thresholds.
  * Shared: codes by one int64 table and fixed point.
  * Scores: fixed point itself. */
-enum sudo_after_kind { SUDO_WIDE = 0, SUDO_SHORT = 1, SUDO_SHARED = 2, SUDO_SCORES = 3 };
+enum sudo_after_kind { SUDO_WIDE = 0, SUDO_SHORT = 1, SUDO_GUESSED = 2, SUDO_SHARED = 3, SUDO_SCORES = 4 };
 
 typedef struct {
     int32_t kind;
@@ -41,7 +43,15 @@ typedef struct {
     int32_t together;        /* short */
     int32_t doubled;         /* a code c > 0 goes out as 2 c - 1 */
     const int32_t *base;     /* short */
-    const void *thresholds;  /* wide, short */
+    const void *thresholds;  /* wide, short, guessed */
+    /* Guessed: a sum lies at sum * scale + offset, cut off at 0 and at `top`; its place is the
+     * integer below. It passes the place's threshold if it is more than `doubt` above it, and
+     * does not if it is more than that below. `codes` of a place: what goes out below the
+     * threshold, and from bit 16 on what goes out above it. */
+    const float *scale, *offset;
+    const float *places;
+    const uint32_t *codes;
+    float top, doubt;
     const int32_t *factor;   /* shared, scores: one an output */
     const int64_t *constant;
     const int64_t *table;    /* shared: the thresholds, and INT64_MAX */
@@ -78,6 +88,10 @@ typedef struct {
     int32_t windows;            /* gathered at a time */
     sudo_axis rows, columns;
     const void *weights;
+    /* Where fold is 2 or 4, the last block has at most 16 / fold outputs and lies apart:
+     * [term / (4 fold)][fold][16 / fold outputs][4 terms]. */
+    int32_t fold;
+    const int8_t *tail;
     /* NULL, or what is taken from twice the sum: [row class][column class][output] */
     const int32_t *corrections;
     int32_t column_classes;
@@ -111,6 +125,10 @@ typedef struct {
     void *scratch;
 } sudo_call;
 
+/* Whose kernels run on a path: SUDO_PATH_AVX512 only where the CPU has VNNI, too. Only they know
+ * folded tails and guessed codes; the portable ones know weights in lines and, of thresholds for
+ * each output, the wide ones alone. */
+SUDO_EXPORT int32_t sudo_integer_kernels(int32_t path);
 /* Bytes of scratch that a call with this batch needs. */
 SUDO_EXPORT int64_t sudo_integer_scratch(const sudo_program *program, int64_t batch);
 SUDO_EXPORT void sudo_integer_run(const sudo_call *call);

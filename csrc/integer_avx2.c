@@ -7,11 +7,10 @@
 #if SUDO_X86
 #include <immintrin.h>
 SUDO_BEGIN_TARGET("avx2,fma")
+#include "integer_common.h"
+
 #define SHORT_ROWS 4
 #define WIDE_ROWS 2
-
-#include <stdint.h>
-#include <string.h>
 
 static __attribute__((noinline)) void store_some(uint8_t *out, __m128i bytes, int32_t n) {
     uint8_t all[16];
@@ -24,6 +23,7 @@ static __attribute__((noinline)) void store_some(uint8_t *out, __m128i bytes, in
 #define GROUP 4 /* pairs added up in 16 bits at a time, if they fit */
 #define SUDO_SUFFIX _avx2
 
+#define codes_of compared
 #define prepare(part, w) ((void)0)
 #define shared_by_eight(after, first, outputs, sums, codes) 0
 
@@ -162,6 +162,10 @@ static product *const ACROSS[] = {narrow_1_1, narrow_1_2, narrow_1_3, narrow_1_4
 static product *const DOWN[] = {narrow_1_1, narrow_2_1, narrow_3_1, narrow_4_1};
 
 static void sums_of(const sudo_part *part, const windows *w, int32_t first, int32_t outputs, int32_t row, int32_t rows, panel_sums *sums) {
+    if (outputs > SUDO_PANEL_OUTPUTS) { /* two panels */
+        sums_of(part, w, first + SUDO_PANEL_OUTPUTS, outputs - SUDO_PANEL_OUTPUTS, row, rows, sums + 1);
+        outputs = SUDO_PANEL_OUTPUTS;
+    }
     const int in_nibbles = part->form == SUDO_NIBBLES, block = (1 + in_nibbles) * SUDO_BLOCK;
     const int32_t vectors = (outputs + block - 1) / block;
     const int64_t width = vectors * 64, skipped = (part->terms + 3) / 4 * 4 * (int64_t)first;

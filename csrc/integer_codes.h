@@ -63,7 +63,7 @@ INLINE void wide_codes(const __m256i *t, const sudo_after *after, int32_t output
     for (int i = 0; i < rows; i++) give(together(low_codes[i], high_codes[i]), after->doubled, outputs, out[i] + place);
 }
 
-static void codes_of(const sudo_after *given, int32_t first, int32_t outputs, const panel_sums *sums, int32_t rows, uint8_t *const *out) {
+static void compared(const sudo_after *given, int32_t first, int32_t outputs, const panel_sums *sums, int32_t rows, uint8_t *const *out) {
     const sudo_after after = *given; /* or it is read again after every byte that is written */
     const int32_t block = first / SUDO_BLOCK, count = after.count;
     if (after.kind == SUDO_SHORT) {

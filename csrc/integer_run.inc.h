@@ -1,5 +1,7 @@
-/* Runs an integer network. A file that includes this has included one of the integer_*.h that
- * define TILE, sums_of and codes_of for its instruction set.
+/* Runs an integer network. A file that includes this defines, for its instruction set:
+ * TILE, the rows of a tile; prepare, what nibbles need to know of windows; sums_of, the sums of
+ * a tile; codes_of, their codes by thresholds; shared_by_eight, codes by shared thresholds where
+ * there is a fast way (it says whether); and SUDO_SUFFIX, what the function's name ends in.
  */
 #define JOIN_AGAIN(name, suffix) name##suffix
 #define JOIN(name, suffix) JOIN_AGAIN(name, suffix)
@@ -11,7 +13,7 @@ static void scores(const sudo_after *after, int32_t first, int32_t outputs, cons
 }
 
 static void shared(const sudo_after *after, int32_t first, int32_t outputs, const int32_t *sums, uint8_t *out) {
-    uint8_t codes[SUDO_PANEL_OUTPUTS];
+    uint8_t codes[2 * SUDO_PANEL_OUTPUTS];
     if (!shared_by_eight(after, first, outputs, sums, codes)) shared_codes(after, first, outputs, sums, codes);
     if (after->doubled)
         for (int32_t i = 0; i < outputs; i++) codes[i] = (uint8_t)(codes[i] ? 2 * codes[i] - 1 : 0);
@@ -22,12 +24,13 @@ static void correct(const int32_t *taken, int32_t outputs, int32_t *sums) {
     for (int32_t i = 0; i < outputs; i++) sums[i] = 2 * sums[i] - taken[i];
 }
 
-/* Panel by panel, so that its weights stay close while all windows meet them. */
+/* Panel by panel, so that its weights stay close while all windows meet them; for a single
+ * window two panels at a time, whose sums take the place of a second row's. */
 static void multiply(const sudo_part *part, int32_t type, windows *w) {
     if (part->form == SUDO_NIBBLES) prepare(part, w);
-    for (int32_t first = 0; first < part->outputs; first += SUDO_PANEL_OUTPUTS) {
-        const int32_t left = part->outputs - first;
-        const int32_t outputs = left < SUDO_PANEL_OUTPUTS ? left : SUDO_PANEL_OUTPUTS;
+    const int32_t most = w->count == 1 && part->form != SUDO_LINES ? 2 * SUDO_PANEL_OUTPUTS : SUDO_PANEL_OUTPUTS;
+    for (int32_t first = 0; first < part->outputs; first += most) {
+        const int32_t outputs = part->outputs - first < most ? part->outputs - first : most;
         for (int32_t row = 0; row < w->count; row += TILE) {
             const int32_t rows = w->count - row < TILE ? w->count - row : TILE;
             panel_sums sums[TILE] __attribute__((aligned(64)));
@@ -35,7 +38,7 @@ static void multiply(const sudo_part *part, int32_t type, windows *w) {
             else sums_of(part, w, first, outputs, row, rows, sums);
             if (part->corrections)
                 for (int32_t i = 0; i < rows; i++) correct(w->corrections[row + i] + first, outputs, sums[i]);
-            if (part->after.kind <= SUDO_SHORT) {
+            if (part->after.kind <= SUDO_GUESSED) {
                 codes_of(&part->after, first, outputs, sums, rows, w->out + row);
                 continue;
             }
@@ -72,26 +75,39 @@ INLINE void gather(const int64_t *starts, int32_t runs, int64_t run, const uint8
     }
 }
 
+/* Examples that are windows as they lie. */
+static void dense(const sudo_step *step, const uint8_t *in, int64_t stride_in, uint8_t *out, int64_t stride_out, int32_t examples) {
+    windows w;
+    w.stride = stride_in;
+    for (int32_t begin = 0; begin < examples; begin += SUDO_ROWS) {
+        w.x = in + begin * stride_in;
+        w.count = examples - begin < SUDO_ROWS ? examples - begin : SUDO_ROWS;
+        for (int32_t i = 0; i < w.count; i++) w.out[i] = out + (begin + i) * stride_out;
+        multiply(step->part, step->type_in, &w);
+    }
+}
+
 static void affine(const sudo_step *step, const uint8_t *in, int64_t stride_in, uint8_t *out, int64_t stride_out, int32_t examples, uint8_t *scratch) {
     const int64_t size = SIZES[step->type_in], size_out = SIZES[step->type_out];
+    if (step->part->direct) {
+        dense(step, in, stride_in, out, stride_out, examples);
+        return;
+    }
     for (int32_t p = 0; p < step->parts; p++) {
         const sudo_part *part = step->part + p;
         const sudo_axis *rows = &part->rows, *columns = &part->columns;
         const int64_t width = (part->terms * size + 15) / 16 * 16;
         uint8_t *framed = scratch + (part->windows * width + SUDO_SLACK + 63) / 64 * 64;
-        const uint8_t *image = framed;
         if (part->framed) memset(framed, 0, (size_t)(part->height * (int64_t)part->width * part->inputs * size));
         int32_t example = 0, row = 0, column = 0;
         while (example < examples) {
             windows w;
-            w.x = part->direct ? in + example * stride_in : scratch;
-            w.stride = part->direct ? stride_in : width;
+            w.x = scratch;
+            w.stride = width;
             for (w.count = 0; w.count < part->windows && example < examples; w.count++) {
-                if (!part->direct) {
-                    if (!part->framed) image = in + example * stride_in;
-                    else if (!row && !column) frame(step, part, in + example * stride_in, framed);
-                    gather(part->starts, part->runs, part->run, image + row * rows->stride + column * columns->stride, scratch + w.count * width);
-                }
+                const uint8_t *image = part->framed ? framed : in + example * stride_in;
+                if (part->framed && !row && !column) frame(step, part, in + example * stride_in, framed);
+                gather(part->starts, part->runs, part->run, image + row * rows->stride + column * columns->stride, scratch + w.count * width);
                 const int64_t y = rows->first + (int64_t)row * rows->step, x = columns->first + (int64_t)column * columns->step;
                 w.out[w.count] = out + example * stride_out + ((y * step->columns_out + x) * step->channels_out + part->first_out) * size_out;
                 if (part->corrections)

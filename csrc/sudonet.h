@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SUDO_ABI 3
+#define SUDO_ABI 4
 
 #if defined(_WIN32)
 #define SUDO_EXPORT __declspec(dllexport)

@@ -1,6 +1,7 @@
 """Networks for tests of the C core: every kind of layer, and layers made by hand."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -124,6 +125,12 @@ MODELS = {
         PIXELS,
     ),
 }
+
+
+def stack(sizes, unit):
+    """Linear layers of these sizes with units between them."""
+    layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), unit)]
+    return nn.Sequential(*layers[:-1])
 
 
 def compiled(name, weights="int8", **settings):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 3
+ABI = 4
 PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
 """Instruction sets, slowest first."""
 
@@ -73,7 +73,9 @@ class After(ctypes.Structure):
 
     _fields_ = [
         *_numbers("kind", "count", "together", "doubled"),
-        *_pointers("base", "thresholds", "factor", "constant", "table", "floor"),
+        *_pointers("base", "thresholds", "scale", "offset", "places", "codes"),
+        *[(name, ctypes.c_float) for name in ("top", "doubt")],
+        *_pointers("factor", "constant", "table", "floor"),
         ("origin", _int64),
         *_numbers("shift", "last", "steps"),
     ]
@@ -100,7 +102,9 @@ class Part(ctypes.Structure):
         *_numbers("framed", "top", "left", "height", "width", "pairs", "windows"),
         ("rows", Axis),
         ("columns", Axis),
-        *_pointers("weights", "corrections"),
+        *_pointers("weights"),
+        *_numbers("fold"),
+        *_pointers("tail", "corrections"),
         *_numbers("column_classes"),
         ("after", After),
     ]
@@ -159,6 +163,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_int32, _pointer, _int32, _pointer, _pointer, _int32, _pointer, _pointer],
     ),
     "sudo_predict": (None, [_int32, _pointer, _pointer, _int64, _pointer, _pointer]),
+    "sudo_integer_kernels": (_int32, [_int32]),
     "sudo_integer_scratch": (_int64, [_pointer, _int64]),
     "sudo_integer_run": (None, [_pointer]),
 }

@@ -152,22 +152,38 @@ def _product(layer: Affine, weights: Weights, tables: Tables) -> library.Part:
     outputs, inputs = len(weights), weights.shape[3]
     flat = weights.reshape(outputs, -1)
     largest = int(np.abs(flat.astype(np.int16)).max())
-    # Nibbles save bytes where weights are read once; their sums get 16 times as large.
-    small = largest <= 7 and 16 * packed_tables.bounds(layer).max() < 2**31
-    if not in_panels(layer, tables):
-        form, packed = LINES, np.concatenate([flat, np.zeros((-outputs % 4, flat.shape[1]))])
-    elif layer.kind == "dense" and outputs > BLOCK and small:
-        form, packed = NIBBLES, _panels(_nibbles(_blocks(flat)), PANEL // 2)
-    else:
-        form, packed = BYTES, _panels(_blocks(flat), PANEL)
-    return library.Part(
+    part = library.Part(
         inputs=inputs,
         outputs=outputs,
         terms=flat.shape[1],
-        form=form,
         pairs=32767 // max(2 * layer.grid_in.reach * largest, 1),
-        weights=tables.add(packed.astype(np.int8)),
     )
+    if not in_panels(layer, tables):
+        lines = np.concatenate([flat, np.zeros((-outputs % 4, part.terms), np.int8)])
+        part.form, part.weights = LINES, tables.add(lines)
+        return part
+    rest = outputs % BLOCK
+    if tables.folds and 0 < rest <= BLOCK // 2:
+        part.fold = 4 if rest <= BLOCK // 4 else 2
+        part.tail = tables.add(_folded(flat[-rest:], part.fold))
+        flat = flat[:-rest]
+    # Nibbles save bytes where weights are read once; their sums get 16 times as large.
+    small = largest <= 7 and 16 * packed_tables.bounds(layer).max() < 2**31
+    if layer.kind == "dense" and len(flat) > BLOCK and small:
+        part.form, blocks = NIBBLES, _panels(_nibbles(_blocks(flat)), PANEL // 2)
+    else:
+        part.form, blocks = BYTES, _panels(_blocks(flat), PANEL)
+    part.weights = tables.add(blocks)
+    return part
+
+
+def _folded(weights: Weights, fold: int) -> Weights:
+    """(terms / (4 fold), fold, outputs, 4 terms) from a few (outputs, terms)."""
+    outputs, terms = weights.shape
+    padded = np.zeros((BLOCK // fold, -(-terms // (4 * fold)) * 4 * fold), np.int8)
+    padded[:outputs, :terms] = weights
+    split: Weights = padded.reshape(BLOCK // fold, -1, fold, 4).transpose(1, 2, 0, 3)
+    return split
 
 
 def _blocks(weights: Weights) -> Weights:
@@ -189,7 +205,8 @@ def _nibbles(blocks: Weights) -> Weights:
 def _panels(blocks: Weights, width: int) -> Weights:
     """``width`` blocks side by side, term by term."""
     starts = range(0, len(blocks), width)
-    return np.concatenate([blocks[i : i + width].swapaxes(0, 1).ravel() for i in starts])
+    panels = [blocks[i : i + width].swapaxes(0, 1).ravel() for i in starts]
+    return np.concatenate([np.empty(0, np.int8), *panels])
 
 
 def _width(part: library.Part, size: int) -> int:

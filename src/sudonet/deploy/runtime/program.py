@@ -64,7 +64,8 @@ class Program:
         last = network.layers[-1]
         self.shape_in, self.dtype_in = network.shape_in, network.inputs.dtype
         self.shape_out, self.dtype_out = last.shape_out, layout.dtype_out(last)
-        self._core, self._tables = core, Tables(vectors=core.path != "portable")
+        number = core.functions.sudo_integer_kernels(core.path_number)
+        self._core, self._tables = core, Tables(list(library.PATHS)[number])
         self._program = layout.program(network.layers, self._tables)
         fitting = BETWEEN // max(self._program.stride, 1)
         self._program.examples = min(max(fitting, 1), EXAMPLES)

@@ -18,12 +18,13 @@ from sudonet.deploy.layers import (
     SharedThresholds,
     emitted,
 )
+from sudonet.deploy.runtime.guesses import Guess, guess
 from sudonet.native import library
 
 BLOCK = 16
 """SUDO_BLOCK: outputs of one vector of sums."""
 
-WIDE, SHORT, SHARED, SCORES = range(4)
+WIDE, SHORT, GUESSED, SHARED, SCORES = range(5)
 """``sudo_after_kind``."""
 
 GROUPS = 3
@@ -38,13 +39,14 @@ class Tables:
 
     Parameters
     ----------
-    vectors
-        Whether C reads them with vector instructions, which like panels of weights and short
-        thresholds, or in plain C.
+    kernels
+        The path whose kernels read them. Plain C takes weights in lines and thresholds of 32
+        bits only; those of AVX512 alone know folded tails and guessed codes.
     """
 
-    def __init__(self, vectors: bool) -> None:
-        self.vectors = vectors
+    def __init__(self, kernels: str) -> None:
+        self.vectors = kernels != "portable"
+        self.folds = self.guesses = kernels == "avx512"
         self.kept: list[Any] = []
         self.nbytes = 0
 
@@ -105,18 +107,35 @@ def _channel_thresholds(
     table = np.clip(given.table[channels].astype(np.int64), -ends - 1, ends)
     count = table.shape[1]
     found = library.After(kind=WIDE, count=count, doubled=_doubled(given))
+    guessed = guess(given.unit.thresholds, table, ends) if tables.guesses else None
+    if guessed is not None:
+        _add_guess(found, guessed, emitted(given.unit), tables)
+        found.thresholds = tables.add(_by_block(table.astype(np.int32)))
+        return found
     for groups in range(1, GROUPS + 1) if tables.vectors and reach.max() < 2**30 else ():
         found.together = -(-count // groups)
         starts = range(0, count, found.together)
         parts = np.split(table, starts[1:], axis=1)
         base = np.stack([(part[:, 0] + part[:, -1]) // 2 for part in parts], 1)
         close = table - base[:, np.arange(count) // found.together]
-        if close.min() >= -(2**15) and close.max() < 2**15 - 1:
+        if np.abs(close).max() < 2**15 - 1:
             found.kind, found.base = SHORT, tables.add(_by_block(base.astype(np.int32)))
             found.thresholds = tables.add(_by_block(close.astype(np.int16)))
             return found
     found.thresholds = tables.add(_by_block(table.astype(np.int32)))
     return found
+
+
+def _add_guess(
+    found: library.After, guessed: Guess, out: NDArray[np.uint8], tables: Tables
+) -> None:
+    found.kind, found.top, found.doubt = GUESSED, guessed.top, guessed.doubt
+    found.scale = tables.add(_by_block(guessed.scale))
+    found.offset = tables.add(_by_block(guessed.offset))
+    found.places = tables.add(guessed.thresholds)
+    below = out[guessed.codes].astype(np.uint32)
+    above = out[np.minimum(guessed.codes + 1, len(out) - 1)].astype(np.uint32)
+    found.codes = tables.add(below | above << 16)
 
 
 def _by_block(table: NDArray[Any]) -> NDArray[Any]:
