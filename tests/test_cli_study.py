@@ -155,7 +155,11 @@ def test_exports(store, tmp_path):
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     command = [sys.executable, "-m", "sudonet.cli", "reproduce", "--preset", "standard"]
     options = ["--tables", "checkerboard-1", "--store", str(tmp_path / "store")]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+    # A shell's background jobs ignore the signal, and so would what they start.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, text=True, **heard
+    ) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if (tmp_path / "store").exists():
