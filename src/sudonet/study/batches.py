@@ -16,10 +16,10 @@ SHORTEST, LONGEST = 30.0, 120.0
 """Seconds that a batch should take: long beside what sending it costs, short enough that
 all CPUs finish at about the same time and little is lost when one dies."""
 
-TASK_OVERHEAD = 0.002
+TASK_OVERHEAD = 0.0015
 """Seconds that Ray takes to hand out a task and to bring its rows back (benchmarks/cluster.py)."""
 
-WORKER_START = 2.6
+WORKER_START = 1.3
 """Seconds until a fresh worker has imported what it needs (benchmarks/cluster.py)."""
 
 
