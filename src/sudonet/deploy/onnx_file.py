@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ def agreement(network: IntegerNetwork, path: str | Path, x: NDArray[Any] | Tenso
     return float(same.reshape(len(same), -1).all(1).mean())
 
 
-class _Form:
+class _Form(ABC):
     """What the forms have in common: shapes, pooling and the output."""
 
     wide: type[np.generic]
@@ -173,8 +174,9 @@ class _Form:
     def input(self, x: str, dtype: np.dtype[Any]) -> str:
         return x
 
+    @abstractmethod
     def affine(self, layer: Affine, x: str) -> str:
-        raise NotImplementedError
+        """A layer's integers, or its real numbers at the end."""
 
     def outputs(self, network: IntegerNetwork, last: Affine, x: str) -> list[Any]:
         """From the last layer's real numbers, or from the integers of its unit."""
