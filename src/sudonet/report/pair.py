@@ -1,9 +1,13 @@
 """One cell against another: which is better, and whether that is more than noise.
 
-The margin is the largest of three: the paper's own noise in that column, the last digit that
-the paper prints, and twice the standard error of our difference. Two cells are not compared if
-one is missing or has fewer than two replicas, or if they were trained on different data, for
-different shares of the protocol's steps or with different numbers of rates.
+That two cells are as good as one another allows for a margin, the largest of three: the paper's
+own noise in that column, the last digit that the paper prints, and twice the standard error of
+our difference. That one beats the other is a statement about our networks, which more of them
+can decide; so the paper's noise has no part in it.
+
+Two cells are not compared if one is missing or has fewer than two replicas, or if they were
+trained on different data, for different shares of the protocol's steps or with different numbers
+of rates.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ class Pair:
         How much better the first cell is; None where that is unknown.
     margin
         What noise allows.
+    error
+        What the spread of our replicas allows.
     full
         Whether both cells followed the full protocol.
     """
@@ -45,6 +51,7 @@ class Pair:
     text: str
     ahead: float | None = None
     margin: float = math.inf
+    error: float = math.inf
     full: bool = True
 
     def as_good(self) -> bool | None:
@@ -56,8 +63,8 @@ class Pair:
         return None if self.ahead is None else abs(self.ahead) <= self.margin + ROUNDING
 
     def beats(self) -> bool | None:
-        """The first is better beyond the margin; None where it is better, but within it."""
-        if self.ahead is None or ROUNDING < self.ahead <= self.margin + ROUNDING:
+        """The first is better beyond our error; None where it is better, but within it."""
+        if self.ahead is None or ROUNDING < self.ahead <= self.error + ROUNDING:
             return None
         return self.ahead > ROUNDING
 
@@ -83,15 +90,17 @@ def against(tables: Tables, first: Spot, second: Spot) -> Pair:
         "twice our standard error": 2 * math.sqrt(_error(a) ** 2 + _error(b) ** 2),
     }
     source, margin = max(margins.items(), key=lambda item: item[1])
+    error = max(margins["the last digit"], margins["twice our standard error"])
     ahead = a.value - b.value if table.higher_is_better else b.value - a.value
     numbers = f"{a.value:.{digits}f}", f"{b.value:.{digits}f}"
     distance = f"{'ahead' if ahead > 0 else 'behind'} by {abs(ahead):.{digits}f}"
     text = (
         f"{_both(first, second, *numbers)}: {'level' if abs(ahead) <= ROUNDING else distance}, "
         f"margin {margin:.{digits}f} ({source})"
+        f"{f', our error {error:.{digits}f}' if error < margin else ''}"
         f"{'' if a.full and b.full else ', not by the full protocol'}"
     )
-    return Pair(text, ahead, margin, a.full and b.full)
+    return Pair(text, ahead, margin, error, a.full and b.full)
 
 
 def usable(tables: Tables, spot: Spot) -> tuple[Cell | None, str]:
