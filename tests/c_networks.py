@@ -1,14 +1,13 @@
-"""Networks whose C is tested, with digits as samples, and a program that runs many of them."""
+"""Networks whose C is tested, with digits as samples."""
 
 from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from string import Template
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ import sudonet
 from sudonet import deploy
 from sudonet.deploy import c
 from sudonet.deploy.grid import Grid
+from sudonet.experiments import data
 
 PIXELS = Grid.of_range(0.0, 1.0)
 AROUND = Grid.of_range(-1.0, 1.0)
@@ -65,45 +65,73 @@ def large(images: np.ndarray) -> np.ndarray:
     return np.pad(grown, ((0, 0), (2, 2), (2, 2))).reshape(-1, 784)
 
 
-def trained(model: nn.Module, images: np.ndarray, steps: int) -> nn.Module:
-    """The model after some steps on all digits but the first 200."""
-    inputs = torch.from_numpy(images[SAMPLES:] / np.float32(255))
-    labels = torch.from_numpy(digits()[1][SAMPLES:])
+@cache
+def handwritten() -> data.Digits:
+    """28 x 28 digits: MNIST where it is at hand, else scikit-learn's, grown."""
+    found = data.digits()
+    if found.source.stand_in_for is None:
+        return found
+    train, test = large(found.train_images), large(found.test_images)
+    return replace(found, train_images=train, test_images=test)
+
+
+def trained(model: nn.Module, images: np.ndarray, labels: np.ndarray, steps: int) -> nn.Module:
+    """The model after some steps, each on 200 digits."""
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a step is too short to share, and waiting for a core takes long
     try:
         for step in range(steps):
-            batch = slice(step * 200 % 1400, step * 200 % 1400 + 200)
+            begin = step % (len(images) // 200) * 200
+            batch = slice(begin, begin + 200)
+            inputs = torch.from_numpy(images[batch] / np.float32(255))
+            wanted = torch.from_numpy(labels[batch]).long()
             optimiser.zero_grad()
-            nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()
+            nn.functional.cross_entropy(model(inputs), wanted).backward()
             optimiser.step()
     finally:
         torch.set_num_threads(threads)
     return model.eval()
 
 
+def _of_handwriting(name: str, hidden: int, unit: nn.Module) -> Case:
+    """784-hidden-10 with int8 weights; its samples are digits for tests."""
+    found = handwritten()
+    model = nn.Sequential(nn.Linear(784, hidden), unit, nn.Linear(hidden, 10))
+    trained(model, found.train_images, found.train_labels, 200)
+    return Case(name, deploy.compile(model, inputs=PIXELS), found.test_images[:SAMPLES])
+
+
 @cache
 def reference() -> Case:
     """784-100-10, SUDO-16, int8: the network that limits are stated for."""
     torch.manual_seed(0)
-    images = large(digits()[0])
-    model = nn.Sequential(nn.Linear(784, 100), sudonet.SUDO(16), nn.Linear(100, 10))
-    network = deploy.compile(trained(model, images, 60), inputs=PIXELS)
-    return Case("reference", network, images[:SAMPLES])
+    return _of_handwriting("reference", 100, sudonet.SUDO(16))
+
+
+@cache
+def mnist() -> list[Case]:
+    """784-16-10 with every number of levels, rectified or not: all twelve fit a small board."""
+    found = []
+    for levels in LEVELS:
+        for unit in (sudonet.SUDO(levels), sudonet.RSUDO(levels)):
+            torch.manual_seed(levels)
+            found.append(_of_handwriting(f"mnist_{unit.name.replace('-', '')}", 16, unit))
+    return found
 
 
 @cache
 def dense() -> list[Case]:
     """Trained networks with every number of levels, rectified or not; all weights and modes."""
-    images = digits()[0]
+    images, labels = digits()
     found = []
     modes, kinds = ("speed", "flash", "ram"), ("int8", "int4", "ternary", "binary")
     for levels in LEVELS:
         for unit in (sudonet.SUDO(levels), sudonet.RSUDO(levels)):
             torch.manual_seed(levels)
             layers = (nn.Linear(64, 22), unit, nn.Linear(22, 13), unit, nn.Linear(13, 10))
-            model = trained(nn.Sequential(*layers), images, 40)
+            model = nn.Sequential(*layers)
+            trained(model, images[SAMPLES:], labels[SAMPLES:], 40)
             # 3 and 4 have no common divisor: every kind meets every mode.
             mode, kind = modes[len(found) % 3], kinds[len(found) % 4]
             network = deploy.compile(model, kind, inputs=PIXELS)
@@ -215,114 +243,6 @@ def wide() -> list[Case]:
         network = deploy.compile(image, kind, inputs=HALF_WORDS, shape=(1, 8, 8))
         found.append(Case(f"image_{kind}_{mode}", network, halves.reshape(-1, 1, 8, 8), mode))
     return found
-
-
-_CHECK = Template("""
-static int ${name}_check(void)
-{
-    uint32_t wrong = 0, sample, i;
-    for (sample = 0; sample < $count; sample++) {
-        uint8_t *arena = room.u8 + sample % 4; /* it may lie anywhere */
-        uint32_t differs = 0, best = 0;
-        if (read_input(input.u8, $bytes_in) != $bytes_in ||
-            read_input(expected.u8, $bytes_out) != $bytes_out) {
-            return 1;
-        }
-        if (sample == 0) {
-            stack_clear();
-            count_begin();
-            ${name}_run(input.$given, output.$made, arena);
-            count_end();
-            stack = stack_used();
-        } else {
-            ${name}_run(input.$given, output.$made, arena);
-        }
-        for (i = 0; i < ${NAME}_OUTPUTS; i++) {
-            differs |= output.$made[i] != expected.$made[i];
-            best = expected.$made[i] > expected.$made[best] ? i : best;
-        }
-        $argmax
-        wrong += differs;
-    }
-    write_text("$name ");
-    write_number((int32_t)wrong);
-    write_text(" ");
-    write_number((int32_t)stack);
-    write_text("\\n");
-    return wrong != 0;
-}
-""")
-
-_PROGRAM = Template("""
-#include "rig.h"
-$includes
-static union { uint8_t u8[$input]; int16_t s16[$input / 2 + 1]; } input;
-static union { uint8_t u8[$output]; int64_t s64[$output / 8 + 1]; } output, expected;
-static union { uint8_t u8[$room]; uint32_t aligned; } room;
-static uint32_t stack;
-$checks
-int main(void)
-{
-    int wrong = 0;
-$calls    return wrong;
-}
-""")
-
-
-@dataclass(frozen=True)
-class Program:
-    """The files of a program that runs some cases, and what it reads."""
-
-    cases: list[Case]
-    written: list[c.Written]
-    main: Path
-    stream: bytes
-
-
-def program(cases: list[Case], folder: Path) -> Program:
-    """C for the rig: says of every case how many samples are wrong, and how much stack it takes.
-
-    The instructions of each case's first sample are counted.
-    """
-    written = [case.write(folder) for case in cases]
-    checks, input_bytes, output_bytes = [], 0, 0
-    for case in cases:
-        given, made = case.samples[0], case.expected[0]
-        scores = made.dtype == np.int64
-        argmax = scores and len(case.network.layers[-1].shape_out) == 1
-        asked = f"if (sample % 8 == 0) differs |= {case.name}_argmax(input.@, arena) != best;"
-        kind = {"uint8": "u8", "int16": "s16"}[given.dtype.name]
-        checks.append(
-            _CHECK.substitute(
-                name=case.name,
-                NAME=case.name.upper(),
-                count=len(case.samples),
-                bytes_in=given.nbytes,
-                bytes_out=made.nbytes,
-                given=kind,
-                made="s64" if scores else "u8",
-                argmax=asked.replace("@", kind) if argmax else "(void)best;",
-            )
-        )
-        input_bytes, output_bytes = max(input_bytes, given.nbytes), max(output_bytes, made.nbytes)
-    main = folder / "main.c"
-    main.write_text(
-        _PROGRAM.substitute(
-            includes="".join(f'#include "{case.name}.h"\n' for case in cases),
-            input=input_bytes,
-            output=output_bytes,
-            room=max(one.sizes.arena for one in written) + 3,
-            checks="".join(checks),
-            calls="".join(f"    wrong |= {case.name}_check();\n" for case in cases),
-        )
-    )
-    return Program(cases, written, main, b"".join(case.stream for case in cases))
-
-
-def answers(output: str) -> dict[str, tuple[int, int]]:
-    """Wrong samples and bytes of stack, by the names of the cases."""
-    lines = [line.split() for line in output.splitlines()]
-    return {name: (int(wrong), int(stack)) for name, wrong, stack in lines}
 
 
 def random_case(seed: int) -> Case:

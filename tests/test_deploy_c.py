@@ -12,8 +12,8 @@ import microcontrollers as rig
 import numpy as np
 import pytest
 import torch
-from c_networks import SAMPLES, Program, answers, dense, program, random_case, reference
-from c_tools import SANITIZE, hosted, needed, usable
+from c_networks import SAMPLES, dense, random_case, reference
+from c_tools import SANITIZE, Program, answers, hosted, needed, program, usable
 from torch import nn
 
 import sudonet
@@ -45,6 +45,7 @@ def everything() -> dict[str, list[c_networks.Case]]:
     """Cases in groups that fit the smallest board."""
     return {
         "reference": [reference()],
+        "mnist": c_networks.mnist(),
         "dense": dense(),
         "windows": [*c_networks.windows(), *c_networks.wide()],
     }
@@ -85,7 +86,7 @@ def ran(programs, objects, target, tmp_path_factory) -> dict[str, rig.Result]:
     return results
 
 
-@pytest.mark.parametrize("group", ["reference", "dense", "windows"])
+@pytest.mark.parametrize("group", ["reference", "mnist", "dense", "windows"])
 def test_every_output_is_that_of_the_reference(programs, ran, group):
     found = answers(ran[group].output)
     assert found.keys() == {case.name for case in programs[group].cases}
@@ -120,10 +121,27 @@ def test_what_is_tested_covers_what_there_is():
     assert "pool=MaxPool" in texts
 
 
+def test_the_networks_of_handwriting_are_those_asked_for():
+    cases = c_networks.mnist()
+    assert {case.network.layers[0].after.unit for case in cases} == {
+        Staircase(levels, rectified=rectified)
+        for levels in (2, 3, 4, 16, 100, 256)
+        for rectified in (False, True)
+    }
+    assert {case.network.shape_in for case in cases} == {(784,)}
+    weights = {layer.weight_kind for case in cases for layer in case.network.layers}
+    assert weights == {"int8"}
+
+
 def test_the_trained_network_is_a_network_that_works():
-    case = reference()
-    labels = c_networks.digits()[1][:SAMPLES]
-    assert (case.network.raw(case.samples).argmax(1) == labels).mean() > 0.85
+    labels = c_networks.handwritten().test_labels[:SAMPLES]
+    right = {
+        case.name: (case.network.raw(case.samples).argmax(1) == labels).mean()
+        for case in (reference(), *c_networks.mnist())
+    }
+    assert right["reference"] > 0.9
+    # The worst has 0.85. With a first layer that does not learn, nearly all stay below 0.7.
+    assert min(right.values()) > 0.75, right
 
 
 def test_a_wrong_output_is_found_on_the_microcontroller(tmp_path):

@@ -2,16 +2,13 @@
 
 import ctypes
 import gc
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import test_native
 from runtime_networks import MODELS, PIXELS, check, compiled, some_inputs, stack
+from sanitized import check_overflow, check_walk, sanitized_core
 
 from sudonet import RSUDO, SUDO, deploy
 from sudonet.deploy.runtime import Program, program
@@ -156,39 +153,8 @@ def overrun(file):
 def test_sanitizers_find_nothing(tmp_path, c_compiler):
     if c_compiler is None:
         pytest.skip("there is no C compiler: neither CC nor cc runs")
-    asan = Path(
-        subprocess.check_output([c_compiler, "-print-file-name=libasan.so"], text=True).strip()
-    )
-    if not asan.is_absolute():
-        pytest.skip(f"{c_compiler} has no libasan.so")
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g"]
-    objects, libraries = test_native.compile_core(c_compiler, tmp_path, *flags, "-O1")
-    file = tmp_path / "_core.so"
-    subprocess.run([c_compiler, "-shared", *flags, "-o", file, *objects, *libraries], check=True)
-    environment = os.environ | {
-        "LD_PRELOAD": str(asan),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",  # the sanitizer knows where such memory ends
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
-
-    def run(function):
-        code = f"import sys, test_deploy_runtime_calls as t; t.{function}(sys.argv[1])"
-        return subprocess.run(
-            [sys.executable, "-c", code, file],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    walked = run("walk")
-    assert walked.returncode == 0, walked.stderr
-    assert "portable done" in walked.stdout
+    watched = sanitized_core(c_compiler, tmp_path)
+    walked = watched.run("test_deploy_runtime_calls", "walk")
+    check_walk(walked)
     assert walked.stdout.count("done") + walked.stdout.count("cannot run") == len(library.PATHS)
-    for sign in ("AddressSanitizer", "runtime error"):
-        assert sign not in walked.stderr
-    spilled = run("overrun")
-    assert spilled.returncode != 0
-    assert "ERROR: AddressSanitizer: heap-buffer-overflow" in spilled.stderr
+    check_overflow(watched.run("test_deploy_runtime_calls", "overrun"))

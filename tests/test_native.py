@@ -8,12 +8,10 @@ import itertools
 import json
 import os
 import platform
-import runpy
 import shutil
 import subprocess
 import sys
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from families import FAMILIES
+from sanitized import check_overflow, check_walk, compile_core, sanitized_core
 from typer.testing import CliRunner
 
 from sudonet import Staircase, cli, functional, kernels, native, settings, staircase
@@ -553,33 +552,6 @@ def spill(file):
 # Building
 
 
-def extension():
-    """What setup.py tells setuptools of the C core."""
-    setuptools = pytest.importorskip("setuptools")
-    told = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setuptools, "setup", lambda **arguments: told.update(arguments))
-        patch.chdir(PROJECT)
-        runpy.run_path("setup.py")
-    (found,) = told["ext_modules"]
-    return found
-
-
-def compile_core(compiler, folder, *flags):
-    """Object files of the core, two compilers at a time."""
-    built = extension()
-
-    def one(source):
-        target = folder / f"{Path(source).stem}.o"
-        command = [compiler, "-fPIC", *built.extra_compile_args, *flags, "-c", source, "-o", target]
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return target
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(one, built.sources)), [f"-l{name}" for name in built.libraries]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcc", "clang"])
 def test_the_core_compiles_without_a_warning(tmp_path, name):
@@ -592,43 +564,9 @@ def test_the_core_compiles_without_a_warning(tmp_path, name):
 
 @pytest.mark.slow
 def test_sanitizers_find_nothing(tmp_path, compiler):
-    asan = Path(
-        subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
-    )
-    if not asan.is_absolute():
-        pytest.skip(f"{compiler} has no libasan.so")
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g"]
-    objects, libraries = compile_core(compiler, tmp_path, *flags, "-O1")
-    file = tmp_path / "_core.so"
-    subprocess.run(
-        [compiler, "-shared", *flags, "-o", file, *objects, *libraries], check=True, text=True
-    )
-    environment = os.environ | {
-        "LD_PRELOAD": str(asan),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",  # the sanitizer knows where such memory ends
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
-
-    def run(function):
-        code = f"import sys, test_native; test_native.{function}(sys.argv[1])"
-        return subprocess.run(
-            [sys.executable, "-c", code, file],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    walked = run("walk")
-    assert walked.returncode == 0, walked.stderr
-    assert "portable done" in walked.stdout
-    for sign in ("AddressSanitizer", "runtime error"):
-        assert sign not in walked.stderr
-    spilled = run("spill")
-    assert spilled.returncode != 0
-    assert "ERROR: AddressSanitizer: heap-buffer-overflow" in spilled.stderr
+    watched = sanitized_core(compiler, tmp_path)
+    check_walk(watched.run("test_native", "walk"))
+    check_overflow(watched.run("test_native", "spill"))
 
 
 INSTALLED = """
