@@ -69,14 +69,20 @@ def main() -> str:
     if core is None:
         return "There is no C core here."
     measured = bounds()
-    paths = [name for name, number in library.PATHS.items() if core.functions.sudo_supports(number)]
+    cores = [
+        library.Core(core.functions, name)
+        for name, number in library.PATHS.items()
+        if core.functions.sudo_supports(number)
+    ]
+    if core.functions.sudo_integer_amx():
+        cores.append(library.Core(core.functions, cores[-1].path, amx=True))
     random = np.random.default_rng(0)
     rows = []
     for (name, sizes), levels, weights in product(SIZES.items(), LEVELS, WEIGHTS):
         network = deploy.compile(model(sizes, levels), weights, inputs=deploy.Grid.of_range(0, 1))
         products = sum(a * b for a, b in pairwise(sizes))
         stored = sum(layer.weight_bytes for layer in network.layers if isinstance(layer, Affine))
-        programs = {p: Program(network, library.Core(core.functions, p)) for p in paths}
+        programs = {one.integer_path: Program(network, one) for one in cores}
         for batch in BATCHES:
             x = random.integers(0, 256, (batch, sizes[0]), dtype=np.uint8)
             out = np.empty((batch, sizes[-1]), np.int64)
@@ -87,8 +93,9 @@ def main() -> str:
                 bound = 0.0
                 if measured is not None and batch == 1:
                     bound = measured.reading(stored)
-                elif measured is not None and (rate := measured.products(library.PATHS[path])):
-                    bound = batch * products / rate
+                elif measured is not None:
+                    rate = measured.products(library.INTEGER_PATHS[path])
+                    bound = batch * products / rate if rate else 0.0
                 rows.append(
                     [
                         *[name, str(levels), weights, str(batch), path],

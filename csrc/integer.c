@@ -1,6 +1,14 @@
 /* The exported function of integer networks: which path, and how many examples at a time. */
 #include "integer.h"
-#include "target.h"
+
+#if SUDO_AMX
+#include <cpuid.h>
+#include <pthread.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#endif
 
 #define DECLARE(suffix) \
     void sudo_integer_run##suffix(const sudo_program *, const uint8_t *, uint8_t *, int64_t, int64_t, int32_t, uint8_t *[2], uint8_t *);
@@ -10,9 +18,44 @@ DECLARE(_avx2)
 DECLARE(_vnni)
 #endif
 
+#if SUDO_AMX
+DECLARE(_amx)
+int sudo_amx_agrees(void);
+
+/* The CPU has AMX-INT8, and the operating system keeps tiles (bits 17 and 18 of XCR0) and lets
+ * this process use them. */
+static int tiles_allowed(void) {
+#if !defined(SUDO_TILES)
+    unsigned a, b, c, d, enabled, upper;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return 0;
+    __asm__ volatile("xgetbv" : "=a"(enabled), "=d"(upper) : "c"(0));
+    if ((enabled >> 17 & 3) != 3) return 0;
+#if defined(__linux__)
+    if (syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18)) return 0;
+#endif
+#endif
+    return 1;
+}
+
+static int amx_works;
+
+static void try_amx(void) {
+    amx_works = sudo_supports(SUDO_PATH_AVX512) && __builtin_cpu_supports("avx512vnni") && tiles_allowed() && sudo_amx_agrees();
+}
+
+int32_t sudo_integer_amx(void) {
+    static pthread_once_t tried = PTHREAD_ONCE_INIT;
+    pthread_once(&tried, try_amx);
+    return amx_works;
+}
+#else
+int32_t sudo_integer_amx(void) { return 0; }
+#endif
+
 int32_t sudo_integer_kernels(int32_t path) {
 #if SUDO_X86
-    if (path == SUDO_PATH_AVX512) return __builtin_cpu_supports("avx512vnni") ? SUDO_PATH_AVX512 : SUDO_PATH_AVX2;
+    if (path == SUDO_PATH_AMX && sudo_integer_amx()) return path;
+    if (path >= SUDO_PATH_AVX512) return __builtin_cpu_supports("avx512vnni") ? SUDO_PATH_AVX512 : SUDO_PATH_AVX2;
     return path;
 #else
     (void)path;
@@ -54,6 +97,9 @@ void sudo_integer_run(const sudo_call *call) {
         uint8_t *out = (uint8_t *)call->out + begin * stride_out;
 #define RUN(suffix) sudo_integer_run##suffix(program, x, out, stride_x, stride_out, examples, buffers, windows)
         switch (sudo_integer_kernels(call->path)) {
+#if SUDO_AMX
+        case SUDO_PATH_AMX: RUN(_amx); break;
+#endif
 #if SUDO_X86
         case SUDO_PATH_AVX512: RUN(_vnni); break;
         case SUDO_PATH_AVX2: RUN(_avx2); break;

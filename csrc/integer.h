@@ -7,6 +7,14 @@
 #define SUDO_INTEGER_H
 
 #include "sudonet.h"
+#include "target.h"
+
+/* Whether the compiler knows AMX. */
+#if defined(__clang__)
+#define SUDO_AMX (SUDO_X86 && __clang_major__ >= 12)
+#else
+#define SUDO_AMX (SUDO_X86 && __GNUC__ >= 11)
+#endif
 
 #define SUDO_BLOCK 16                              /* outputs of one vector of sums */
 #define SUDO_PANEL 4                               /* blocks whose weights lie together */
@@ -21,7 +29,8 @@ enum sudo_step_kind { SUDO_TURN = 0, SUDO_AFFINE = 1, SUDO_MAX_POOL = 2, SUDO_SU
 /* How weights lie.
  * Lines: one int8 line of `terms` an output, and lines of 0 up to a multiple of four outputs;
  * for inputs of any type.
- * Bytes: [panel][term / 4][block of the panel][16 outputs][4 terms]; for uint8 inputs.
+ * Bytes: [panel][term / 4][block of the panel][16 outputs][4 terms]; for uint8 inputs. With AMX a
+ * folded last block (see `fold`) follows, unfolded, as a panel of its own.
  * Nibbles: the same with two blocks in one: the first block's weight + 8 is in the low half of
  * a byte, the second's, as a two's complement, in the high one. A last block without a
  * partner is in the high halves, and the low ones are 0. */
@@ -125,9 +134,16 @@ typedef struct {
     void *scratch;
 } sudo_call;
 
-/* Whose kernels run on a path: SUDO_PATH_AVX512 only where the CPU has VNNI, too. Only they know
- * folded tails and guessed codes; the portable ones know weights in lines and, of thresholds for
- * each output, the wide ones alone. */
+/* A path for integer networks alone, beside those of sudo_path: AVX512 with AMX for the products of
+ * many windows. */
+#define SUDO_PATH_AMX 3
+
+/* Whether SUDO_PATH_AMX can be used. The first call asks the operating system for the tiles and
+ * tries them: it is not chosen unless it gives what plain C does. */
+SUDO_EXPORT int32_t sudo_integer_amx(void);
+/* Whose kernels run on a path: SUDO_PATH_AVX512 only where the CPU has VNNI, too. Only they and
+ * those of SUDO_PATH_AMX know folded tails and guessed codes; the portable ones know weights in
+ * lines and, of thresholds for each output, the wide ones alone. */
 SUDO_EXPORT int32_t sudo_integer_kernels(int32_t path);
 /* Bytes of scratch that a call with this batch needs. */
 SUDO_EXPORT int64_t sudo_integer_scratch(const sudo_program *program, int64_t batch);

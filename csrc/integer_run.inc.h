@@ -2,7 +2,15 @@
  * TILE, the rows of a tile; prepare, what nibbles need to know of windows; sums_of, the sums of
  * a tile; codes_of, their codes by thresholds; shared_by_eight, codes by shared thresholds where
  * there is a fast way (it says whether); and SUDO_SUFFIX, what the function's name ends in.
+ * If it must, also set_up and clean_up, before and after a product, and tile_rows, how many of the
+ * TILE rows are taken for it.
  */
+#ifndef tile_rows
+#define set_up(part, w) ((void)0)
+#define clean_up(part, w) ((void)0)
+#define tile_rows(part, w) TILE
+#endif
+
 #define JOIN_AGAIN(name, suffix) name##suffix
 #define JOIN(name, suffix) JOIN_AGAIN(name, suffix)
 
@@ -28,11 +36,13 @@ static void correct(const int32_t *taken, int32_t outputs, int32_t *sums) {
  * window two panels at a time, whose sums take the place of a second row's. */
 static void multiply(const sudo_part *part, int32_t type, windows *w) {
     if (part->form == SUDO_NIBBLES) prepare(part, w);
+    set_up(part, w);
+    const int32_t tall = tile_rows(part, w);
     const int32_t most = w->count == 1 && part->form != SUDO_LINES ? 2 * SUDO_PANEL_OUTPUTS : SUDO_PANEL_OUTPUTS;
     for (int32_t first = 0; first < part->outputs; first += most) {
         const int32_t outputs = part->outputs - first < most ? part->outputs - first : most;
-        for (int32_t row = 0; row < w->count; row += TILE) {
-            const int32_t rows = w->count - row < TILE ? w->count - row : TILE;
+        for (int32_t row = 0; row < w->count; row += tall) {
+            const int32_t rows = w->count - row < tall ? w->count - row : tall;
             panel_sums sums[TILE] __attribute__((aligned(64)));
             if (part->form == SUDO_LINES) lines(part, type, w, first, outputs, row, rows, sums);
             else sums_of(part, w, first, outputs, row, rows, sums);
@@ -48,6 +58,7 @@ static void multiply(const sudo_part *part, int32_t type, windows *w) {
             }
         }
     }
+    clean_up(part, w);
 }
 
 /* The channels of a part, with zeros around them; those are there already. */

@@ -32,7 +32,7 @@ X = np.linspace(-1, 1, 12).reshape(-1, 1)
         ({"output": "relu"}, "output must be one of tanh, linear, softmax, got 'relu'"),
         ({"loss": "hinge"}, "loss must be one of squared_error, cross_entropy, got 'hinge'"),
         ({"optimiser": "sgd"}, "optimiser must be one of adam, momentum, got 'sgd'"),
-        ({"initial": "he"}, "initial must be one of glorot, torch, got 'he'"),
+        ({"initial": "he"}, "initial must be one of glorot, glorot-normal, torch, got 'he'"),
         ({"output": "softmax"}, "go together, got output='softmax' and loss='squared_error'"),
         ({"loss": "cross_entropy"}, "go together, got output='linear' and loss='cross_entropy'"),
         ({"activation": ("tanh",)}, "a tuple of 2 names, one for each hidden layer, got ('tanh',)"),

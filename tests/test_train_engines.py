@@ -77,7 +77,7 @@ def test_every_activation_where_it_saturates(engine, optimiser):
     )
 
 
-@pytest.mark.parametrize("initial", ["glorot", "torch"])
+@pytest.mark.parametrize("initial", ["glorot", "glorot-normal", "torch"])
 @pytest.mark.parametrize("activation", ["tanh", "sudo-8"])
 def test_every_initialisation(engine, initial, activation):
     check([task("tanh", "squared_error", activation=activation, initial=initial)], engine)

@@ -13,7 +13,7 @@ from training_reference import epoch_means, reference, samples
 
 from sudonet import RSUDO, SUDO
 from sudonet.train import Convolution, ConvolutionalSpec, Spec, train
-from sudonet.train.spec import Order, initial_weights
+from sudonet.train.spec import INITIAL, Order, initial_weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -36,7 +36,7 @@ def parameters(spec):
 
 
 @pytest.mark.parametrize("spec", [SPEC, CONVOLUTIONAL], ids=["linear", "convolutional"])
-@pytest.mark.parametrize("initial", ["glorot", "torch"])
+@pytest.mark.parametrize("initial", INITIAL)
 def test_the_seed_alone_decides_the_initial_weights(spec, initial):
     spec = replace(spec, initial=initial)
     for change in (
@@ -77,6 +77,16 @@ def test_glorots_bounds():
     spec = ConvolutionalSpec(input_shape=(20, 4, 4), layers=(Convolution(30),), steps=1)
     ((kernel, bias),) = initial_weights(spec)
     assert_uniform(kernel, np.sqrt(6 / (9 * 50)))
+    assert not bias.any()
+
+
+def test_glorots_normal_weights():
+    spec = Spec(sizes=(300, 200), initial="glorot-normal", steps=1)
+    ((matrix, bias),) = initial_weights(spec)
+    values = np.ravel(matrix) / np.sqrt(2 / 500)
+    assert abs(values.mean()) < 5 / np.sqrt(values.size)
+    assert abs(values.std() - 1) < 0.02
+    assert abs((np.abs(values) < 1).mean() - 0.6827) < 0.01
     assert not bias.any()
 
 

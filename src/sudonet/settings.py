@@ -8,7 +8,7 @@ from pathlib import Path
 DATA = "SUDONET_DATA"
 NATIVE = "SUDONET_NATIVE"
 CACHE = "XDG_CACHE_HOME"
-NATIVE_CHOICES = ("auto", "off", "portable", "avx2", "avx512")
+NATIVE_CHOICES = ("auto", "off", "portable", "avx2", "avx512", "amx")
 
 
 def data_folder() -> Path | None:

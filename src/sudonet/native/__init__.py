@@ -26,7 +26,7 @@ class Status:
     path
         The instruction set that it uses: ``avx512``, ``avx2`` or ``portable``.
     reason
-        Why it is used or not, in words for a person.
+        Why it is used or not, in words for a person; also whether integer networks use AMX.
     """
 
     available: bool
@@ -68,4 +68,5 @@ def _find() -> tuple[Core | None, str]:
     except CoreError as error:
         return None, f"found, but {error}"
     chosen = "chosen for this CPU" if choice == "auto" else f"asked for by {settings.NATIVE}"
-    return found, f"{libraries[0].name} on {platform.machine()}, {chosen}"
+    besides = ", integer networks with amx" if found.amx else ""
+    return found, f"{libraries[0].name} on {platform.machine()}, {chosen}{besides}"

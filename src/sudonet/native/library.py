@@ -14,6 +14,9 @@ ABI = 4
 PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
 """Instruction sets, slowest first."""
 
+INTEGER_PATHS = {**PATHS, "amx": 3}
+"""Those of integer networks. Nothing else has ``amx``: it is ``avx512`` there."""
+
 UNDERLYING = {"tanh": 0, "sigmoid": 1, "hardtanh": 2, "relu6": 3, "relu": 4, "linear": 5}
 
 _int32, _int64, _pointer = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
@@ -163,6 +166,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_int32, _pointer, _int32, _pointer, _pointer, _int32, _pointer, _pointer],
     ),
     "sudo_predict": (None, [_int32, _pointer, _pointer, _int64, _pointer, _pointer]),
+    "sudo_integer_amx": (_int32, []),
     "sudo_integer_kernels": (_int32, [_int32]),
     "sudo_integer_scratch": (_int64, [_pointer, _int64]),
     "sudo_integer_run": (None, [_pointer]),
@@ -171,18 +175,41 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 @dataclass(frozen=True)
 class Core:
-    """A loaded C core, set to one instruction set."""
+    """A loaded C core, set to one instruction set.
+
+    Parameters
+    ----------
+    functions
+        What it exports.
+    path
+        The instruction set, one of :data:`PATHS`.
+    amx
+        Whether integer networks use AMX besides.
+    """
 
     functions: ctypes.CDLL
     path: str
+    amx: bool = False
 
     @property
     def path_number(self) -> int:
         return PATHS[self.path]
 
+    @property
+    def integer_path(self) -> str:
+        """The instruction set of integer networks, one of :data:`INTEGER_PATHS`."""
+        return "amx" if self.amx else self.path
+
+    @property
+    def integer_path_number(self) -> int:
+        return INTEGER_PATHS[self.integer_path]
+
 
 def load(file: Path, choice: str) -> Core:
-    """The core in ``file`` on the path ``choice``, or on the fastest if that is ``auto``."""
+    """The core in ``file`` on the path ``choice``, or on the fastest if that is ``auto``.
+
+    ``amx`` is ``avx512`` with AMX for integer networks; only that and ``auto`` ask for it.
+    """
     try:
         functions = ctypes.CDLL(str(file))
         found = functions.sudo_abi()
@@ -197,8 +224,9 @@ def load(file: Path, choice: str) -> Core:
     except (OSError, AttributeError) as error:
         raise CoreError(f"{file.name} cannot be loaded: {error}") from error
     runs = [name for name, number in PATHS.items() if functions.sudo_supports(number)]
-    if choice == "auto":
-        return Core(functions, runs[-1])
+    amx = choice in ("auto", "amx") and bool(functions.sudo_integer_amx())
+    if choice == "auto" or amx:
+        return Core(functions, runs[-1], amx)
     if choice not in runs:
         raise CoreError(f"this CPU cannot run {choice}, only {', '.join(runs)}")
     return Core(functions, choice)

@@ -21,7 +21,7 @@ Weights: TypeAlias = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
 OUTPUTS = ("tanh", "linear", "softmax")
 LOSSES = ("squared_error", "cross_entropy")
 OPTIMISERS = ("adam", "momentum")
-INITIAL = ("glorot", "torch")
+INITIAL = ("glorot", "glorot-normal", "torch")
 
 _WEIGHTS, _ORDER = 0, 1  # streams of random numbers of one seed
 
@@ -45,8 +45,8 @@ class Training:
     learning_rate, momentum
         As in torch.optim.
     initial
-        ``"glorot"``: Glorot's uniform weights and zero biases; ``"torch"``: as nn.Linear
-        draws both.
+        ``"glorot"``: Glorot's uniform weights and zero biases; ``"glorot-normal"``: normal
+        weights of the same spread; ``"torch"``: both as nn.Linear draws them.
     steps
         Minibatches to train on.
     batch_size
@@ -268,13 +268,16 @@ def initial_weights(spec: AnySpec) -> Weights:
     weights: Weights = []
     for shape, inputs, outputs in shapes:
         area = math.prod(shape[2:])
-        if spec.initial == "glorot":
-            bound = math.sqrt(6 / (area * (inputs + outputs)))
-        else:  # PyTorch counts the first axis of a transposed kernel as outputs
+        if spec.initial == "torch":  # it counts the first axis of a transposed kernel as outputs
             bound = 1 / math.sqrt(area * shape[1])
-        matrix = generator.uniform(-bound, bound, shape).astype(np.float32)
+        else:
+            bound = math.sqrt(6 / (area * (inputs + outputs)))
+        if spec.initial == "glorot-normal":
+            matrix = generator.normal(0, bound / math.sqrt(3), shape).astype(np.float32)
+        else:
+            matrix = generator.uniform(-bound, bound, shape).astype(np.float32)
         bias = generator.uniform(-bound, bound, outputs).astype(np.float32)
-        weights.append((matrix, np.zeros_like(bias) if spec.initial == "glorot" else bias))
+        weights.append((matrix, bias if spec.initial == "torch" else np.zeros_like(bias)))
     return weights
 
 

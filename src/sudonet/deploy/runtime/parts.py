@@ -163,16 +163,19 @@ def _product(layer: Affine, weights: Weights, tables: Tables) -> library.Part:
         part.form, part.weights = LINES, tables.add(lines)
         return part
     rest = outputs % BLOCK
+    last = flat[:0]
     if tables.folds and 0 < rest <= BLOCK // 2:
+        flat, last = flat[:-rest], flat[-rest:]
         part.fold = 4 if rest <= BLOCK // 4 else 2
-        part.tail = tables.add(_folded(flat[-rest:], part.fold))
-        flat = flat[:-rest]
+        part.tail = tables.add(_folded(last, part.fold))
     # Nibbles save bytes where weights are read once; their sums get 16 times as large.
     small = largest <= 7 and 16 * packed_tables.bounds(layer).max() < 2**31
     if layer.kind == "dense" and len(flat) > BLOCK and small:
         part.form, blocks = NIBBLES, _panels(_nibbles(_blocks(flat)), PANEL // 2)
     else:
         part.form, blocks = BYTES, _panels(_blocks(flat), PANEL)
+        if tables.tiles:  # few windows meet the folded block, many meet it as it is
+            blocks = np.concatenate([blocks, _blocks(last).ravel()])
     part.weights = tables.add(blocks)
     return part
 
@@ -223,9 +226,10 @@ def _set_windows(
     part.framed = layer.groups > 1 or any(a.framed > a.length for a in (rows, columns))
     part.top, part.left = rows.before, columns.before
     part.height, part.width = rows.framed, columns.framed
-    # A multiple of the rows of every path's tile.
-    fitting = GATHERED // _width(part, size) // 12 * 12
-    part.windows = ROWS if part.direct else min(max(fitting, 24), ROWS // 12 * 12)
+    # Multiples of the rows of every path's tile; AMX has larger ones.
+    tall, least = (32, 32) if tables.tiles else (12, 24)
+    fitting = GATHERED // _width(part, size) // tall * tall
+    part.windows = ROWS if part.direct else min(max(fitting, least), ROWS // tall * tall)
     down, across = (np.array(a.offsets, np.int64) + a.before for a in (rows, columns))
     starts = (down[:, None] * part.width + across) * pixel
     part.run = pixel

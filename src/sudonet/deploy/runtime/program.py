@@ -64,8 +64,8 @@ class Program:
         last = network.layers[-1]
         self.shape_in, self.dtype_in = network.shape_in, network.inputs.dtype
         self.shape_out, self.dtype_out = last.shape_out, layout.dtype_out(last)
-        number = core.functions.sudo_integer_kernels(core.path_number)
-        self._core, self._tables = core, Tables(list(library.PATHS)[number])
+        number = core.functions.sudo_integer_kernels(core.integer_path_number)
+        self._core, self._tables = core, Tables(list(library.INTEGER_PATHS)[number])
         self._program = layout.program(network.layers, self._tables)
         fitting = BETWEEN // max(self._program.stride, 1)
         self._program.examples = min(max(fitting, 1), EXAMPLES)
@@ -75,7 +75,7 @@ class Program:
     @property
     def path(self) -> str:
         """The instruction set that runs it."""
-        return self._core.path
+        return self._core.integer_path
 
     @property
     def nbytes(self) -> int:
@@ -132,9 +132,8 @@ class Program:
         return int(mine["address"])
 
     def _call(self, x: Integers, out: NDArray[Any], space: int) -> library.Call:
-        return library.Call(
-            self._core.path_number, self._address, x.ctypes.data, out.ctypes.data, len(x), space
-        )
+        number = self._core.integer_path_number
+        return library.Call(number, self._address, x.ctypes.data, out.ctypes.data, len(x), space)
 
     def _check_out(self, out: NDArray[Any], x: Integers) -> None:
         self._check("output", out, len(x), self.shape_out, self.dtype_out)

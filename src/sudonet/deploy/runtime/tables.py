@@ -41,12 +41,14 @@ class Tables:
     ----------
     kernels
         The path whose kernels read them. Plain C takes weights in lines and thresholds of 32
-        bits only; those of AVX512 alone know folded tails and guessed codes.
+        bits only; those of AVX512 alone, with AMX or without, know folded tails and guessed
+        codes. AMX wants tails unfolded, too.
     """
 
     def __init__(self, kernels: str) -> None:
         self.vectors = kernels != "portable"
-        self.folds = self.guesses = kernels == "avx512"
+        self.folds = self.guesses = kernels in ("avx512", "amx")
+        self.tiles = kernels == "amx"
         self.kept: list[Any] = []
         self.nbytes = 0
 
