@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,14 @@ CALIBRATION = 256  # samples that the converters see to choose their scales
 
 @dataclass(frozen=True)
 class Case:
-    """A network of known weights, and how many samples it is to answer at once."""
+    """A network of known weights, how many samples it is to answer at once, and of what.
+
+    Samples are noise, or ``"digit"``: handwritten, mostly black.
+    """
 
     network: str
     batch: int
+    shown: str = "noise"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -54,6 +59,8 @@ class Case:
     def pixels(self, samples: int | None = None) -> NDArray[np.uint8]:
         """So many samples, by default a batch, from 0 to 255."""
         shape = (samples or self.batch, self.sizes[0])
+        if self.shown == "digit":
+            return np.ascontiguousarray(usual_digits()[: shape[0]])
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
     def inputs(self, samples: int | None = None) -> Floats:
@@ -75,9 +82,25 @@ class Case:
         return folder / f"{self.network}-{self.batch}-{activation}.{kind}"
 
 
+@cache
+def usual_digits() -> NDArray[np.uint8]:
+    """MNIST's test images, those first that have as many black pixels as most; none without it."""
+    from sudonet.experiments.data import digits
+
+    images = digits().test_images
+    black = (images == 0).sum(1)
+    order = np.argsort(np.abs(black - np.median(black)), kind="stable")
+    return images[order] if images.shape[1] == 784 else images[:0]
+
+
 def cases() -> list[Case]:
     """Every network with every batch."""
     return [Case(network, batch) for network, batch in product(SIZES, BATCHES)]
+
+
+def cases_of_digits() -> list[Case]:
+    """Every network with one handwritten digit; none where there is no MNIST."""
+    return [Case(network, 1, "digit") for network in SIZES if len(usual_digits())]
 
 
 def calibration(case: Case) -> Iterator[Floats]:

@@ -35,7 +35,7 @@ import numpy as np
 import peer_models
 import torch
 from numpy.typing import NDArray
-from peer_models import ACTIVATIONS, Case, Floats, cases
+from peer_models import ACTIVATIONS, Case, Floats, cases, cases_of_digits
 from timing import compare, table
 from torch import nn
 from torch.nn.functional import linear
@@ -81,13 +81,14 @@ class Row:
     activation: str
     network: str
     batch: int
+    shown: str
     least: float
     median: float
     correlation: float
 
     @property
     def case(self) -> Case:
-        return Case(self.network, self.batch)
+        return Case(self.network, self.batch, self.shown)
 
 
 def ours(weights: str) -> Contender:
@@ -264,6 +265,7 @@ def measure(case: Case, contenders: list[Contender], seconds: float) -> list[Row
             c.activation,
             case.network,
             case.batch,
+            case.shown,
             1e6 * t.least / n,
             1e6 * t.median / n,
             r,
@@ -296,9 +298,11 @@ def report(rows: list[Row]) -> str:
         best = min(found, key=lambda row: row.median)
         return f"{best.least:,.1f} / {best.median:,.1f} ({best.activation})"
 
-    heading = ["us, least / median", *(f"{case.network}, batch {case.batch}" for case in cases())]
+    run = list(dict.fromkeys(row.case for row in rows))
+    heading = ["us, least / median"]
+    heading += [f"{case.network}, batch {case.batch}, {case.shown}" for case in run]
     names = dict.fromkeys(row.name for row in rows)
-    return table(heading, [[name, *(cell(name, case) for case in cases())] for name in names])
+    return table(heading, [[name, *(cell(name, case) for case in run)] for name in names])
 
 
 def main() -> None:
@@ -312,9 +316,11 @@ def main() -> None:
         folder = Path(name)
         convert(folder)
         pinned(1)
-        for case in cases():
+        for case in [*cases(), *cases_of_digits()]:
             rows += measure(case, [ours("int8"), ours("int4"), *peers(folder)], arguments.seconds)
     print(f"{machine()}\n\n{report(rows)}")
+    if not cases_of_digits():
+        print("\nMNIST is not there: sudonet data fetch mnist, or set SUDONET_DATA")
     if arguments.json:
         found = {"machine": machine(), "rows": [asdict(row) for row in rows]}
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -34,7 +34,8 @@ static void shape(const sudo_part *part, int32_t rows) {
 }
 
 /* A product sets the shapes and lets go of them: nothing else finds tiles in use. */
-static void set_up(const sudo_part *part, const windows *w) {
+static void set_up(const sudo_part *part, windows *w) {
+    find_quads(part, w);
     if (in_tiles(part, w->count)) shape(part, w->count < SIDE ? w->count : SIDE);
 }
 

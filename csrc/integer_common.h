@@ -17,6 +17,8 @@
 #define UNROLL_SOME _Pragma("GCC unroll 3")
 #endif
 
+#define SUDO_QUADS 1040 /* 16 of which are only written to */
+
 /* Windows that lie `stride` bytes apart, and where their outputs go. */
 typedef struct {
     const uint8_t *x;
@@ -25,6 +27,8 @@ typedef struct {
     uint8_t *out[SUDO_ROWS];
     const int32_t *corrections[SUDO_ROWS];
     int32_t totals[SUDO_ROWS]; /* of the inputs, where the weights are nibbles */
+    int32_t quads;             /* how many of `quad` to multiply, or -1 for all there are */
+    uint16_t quad[SUDO_QUADS]; /* fours of terms of a single window that are not all 0 */
 } windows;
 
 typedef int32_t panel_sums[SUDO_PANEL_OUTPUTS];

@@ -107,6 +107,25 @@ def test_sums_of_the_largest_products(core, largest):
             assert np.array_equal(made.run(x[:batch]), wanted[:batch]), (outputs, terms)
 
 
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("outputs", [3, 16, 30, 48, 64, 70, 90, 100, 128, 150, 200])
+def test_single_examples_with_many_zeros(core, outputs, weights):
+    """Fours of inputs that are all 0 may be left out; which are depends on the example."""
+    random = np.random.default_rng(outputs)
+    for terms in (255, 256, 257, 4_095, 4_200) if outputs == 100 else (257, 784):
+        model = stack((terms, outputs, 10), SUDO(16))
+        network = deploy.compile(model, weights, inputs=PIXELS)
+        x = random.integers(1, 256, (8, terms)).astype(np.uint8)
+        for row, share in zip(x, (0, 0.05, 0.1, 0.2, 0.5, 0.9, 1), strict=False):
+            row[np.repeat(random.random(terms // 4 + 1) < share, 4)[:terms]] = 0
+        x[7] = 0
+        x[7, -1] = 1
+        made = Program(network, core)
+        wanted = network.trace(x)[-1]
+        found = np.concatenate([made.run(x[i : i + 1]) for i in range(len(x))])
+        assert np.array_equal(found, wanted), terms
+
+
 def test_the_largest_sums_that_32_bits_hold(core):
     """4-bit weights among them, whose sums get too large for the way that unpacks them."""
     for largest, terms in ((127, 66_000), (7, 80_000)):
