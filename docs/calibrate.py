@@ -1,26 +1,28 @@
 """Compare ways to close what the paper leaves open, on its tanh and relu rows alone.
 
     python docs/calibrate.py checkerboard regression memorization mnist autoencoder
+    python docs/calibrate.py "checkerboard: the recipe"
 
-trains the baselines of an experiment under every variant below, measures how far they
-are from the published cells, and writes docs/calibration.json and the tables of
+trains the baselines of an experiment under every variant below, or under one, measures how
+far they are from the published cells, and writes docs/calibration.json and the tables of
 docs/recipe.md. No SUDO unit is trained here: what a recipe does to them is a prediction.
 """
 
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 from rich.progress import track
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Experiment, Task, Trial
 from sudonet.experiments import checkerboard as board
-from sudonet.experiments.memorization import REACH
+from sudonet.experiments.memorization import SPAN
 from sudonet.experiments.square import even_grid
 from sudonet.report.published import tables
 from sudonet.train import AnySpec, Data, stream
@@ -85,11 +87,11 @@ def other_board(
     return made
 
 
-def other_places(reach: float, low: float = -1.0) -> Callable[[Task], Task]:
-    """Places from -``reach`` to ``reach``, brightness from ``low`` to 1."""
+def other_places(first: float, last: float, low: float = -1.0) -> Callable[[Task], Task]:
+    """Places from ``first`` to ``last``, brightness from ``low`` to 1."""
 
     def made(task: Task) -> Task:
-        places = task.data.inputs / REACH * reach
+        places = np.asarray(task.data.inputs / SPAN * (last - first) + first, np.float32)
         brightness = (task.data.targets + 1) / 2 * (1 - low) + low
 
         def score(result: Any) -> dict[str, float]:
@@ -106,6 +108,12 @@ def batches_of(size: int) -> Callable[[AnySpec], AnySpec]:
 
 LAYERS, DEPTHS = ("1", "2", "4"), ("1", "2", "4", "10")
 SMALL = (5, 10, 50)
+
+
+def normal(spec: AnySpec) -> AnySpec:
+    return replace(spec, initial="glorot-normal")
+
+
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "checkerboard": (
         Variant("the recipe", (12_500, 25_000, 35_000, 50_000), SMALL, LAYERS, 4),
@@ -142,6 +150,38 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             LAYERS,
             change=lambda spec: replace(spec, optimiser="momentum", learning_rate=0.01),
         ),
+        *(
+            Variant(
+                f"12 replicas, inputs from -{reach} to {reach}",
+                steps,
+                (5, 10),
+                LAYERS,
+                12,
+                task=other_board(stretch=reach),
+            )
+            for reach, steps in ((1, (87_500,)), (1.5, (35_000, 50_000)), (2, (25_000, 35_000)))
+        ),
+        *(
+            Variant(
+                f"normal weights, inputs from -{reach} to {reach}{rest}",
+                steps,
+                columns,
+                shapes,
+                replicas,
+                change=normal,
+                task=other_board(stretch=reach),
+            )
+            for reach, steps, rest, columns, shapes, replicas in (
+                (1, (50_000, 87_500), "", (5, 10), LAYERS, 12),
+                (1.25, (50_000, 65_000), "", (5, 10), LAYERS, 12),
+                (1.5, (35_000, 50_000, 70_000), "", (5, 10), LAYERS, 12),
+                (1.75, (30_000, 40_000), "", (5, 10), LAYERS, 12),
+                (2, (25_000, 35_000), "", (5, 10), LAYERS, 12),
+                (1.5, (35_000, 50_000), ", 50 units", (50,), LAYERS, 4),
+                (2, (25_000, 35_000), ", 50 units", (50,), LAYERS, 4),
+                (1.5, (35_000, 50_000), ", one wide layer", (100, 200), ("1",), 3),
+            )
+        ),
     ),
     "regression": (
         Variant("the recipe", (75_000, 100_000, 150_000), (10, 20, 50), ("2", "4"), 2),
@@ -157,25 +197,32 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
     "memorization": (
         *(
             Variant(
-                f"places from -{reach} to {reach}",
-                (4_500, 9_000, 22_500),
-                (50,),
-                DEPTHS,
-                2,
-                task=other_places(reach),
+                f"places from {first} to {last}{rest}",
+                (6_750, 9_000),
+                columns,
+                depths,
+                3,
+                task=other_places(first, last),
             )
-            for reach in (1, 2, 4)
+            for first, last in ((0, 2), (0, 4), (0, 6), (0, 8), (-6, 6))
+            for rest, columns, depths in (
+                (", all widths", (50, 100, 200), ("1", "2", "4")),
+                (", 10 layers", (50,), ("10",)),
+            )
         ),
         *(
             Variant(
                 f"places from -{reach} to {reach}",
-                (4_500, 9_000, 15_000, 22_500),
+                steps,
                 (50,),
                 DEPTHS,
-                4,
-                task=other_places(reach),
+                replicas,
+                task=other_places(-reach, reach),
             )
-            for reach in (6, 10)
+            for reach, replicas, steps in (
+                *((reach, 2, (4_500, 9_000, 22_500)) for reach in (1, 2, 4)),
+                *((reach, 4, (4_500, 9_000, 15_000, 22_500)) for reach in (6, 10)),
+            )
         ),
         *(
             Variant(
@@ -184,11 +231,19 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
                 (50,),
                 DEPTHS,
                 4,
-                task=other_places(reach, 0.0),
+                task=other_places(-reach, reach, 0.0),
             )
             for reach in (6, 10)
         ),
-        Variant("batches of 32", (7_040, 14_080), (50,), DEPTHS, 2, change=batches_of(32)),
+        Variant(
+            "places from -6 to 6, batches of 32",
+            (7_040, 14_080),
+            (50,),
+            DEPTHS,
+            2,
+            change=batches_of(32),
+            task=other_places(-6, 6),
+        ),
     ),
     "mnist": (
         Variant("the recipe", (6_000, 12_000, 18_000, 24_000), (2, 3, 4, 10), ("1", "4"), 2),
@@ -220,18 +275,18 @@ def published(experiment: str, shape: str, activation: str, column: int) -> list
     return [tables()[name].rows[activation][place] for name in names]
 
 
-def run(name: str) -> Iterator[list[dict[str, Any]]]:
-    """Every variant of an experiment in turn: mean of its replicas for every cell."""
+def run(name: str, some: Sequence[Variant]) -> Iterator[list[dict[str, Any]]]:
+    """Some variants of an experiment in turn: mean of its replicas for every cell."""
     experiment = EXPERIMENTS[name]
     task = experiment.task()
-    for variant in VARIANTS[name]:
+    for variant in some:
         ours = variant.task(task)
-        some = list(trials(experiment, variant))
-        specs = [variant.change(experiment.spec(trial, ours.data)) for trial in some]
+        planned = list(trials(experiment, variant))
+        specs = [variant.change(experiment.spec(trial, ours.data)) for trial in planned]
         values: dict[tuple[str, int, str, int], list[float]] = {}
         results = stream(specs, ours.data, judge=ours.score)
         for result in track(results, f"{name}: {variant.name}", total=len(specs)):
-            t = some[result.index]
+            t = planned[result.index]
             place = t.shape, t.column, t.activation, t.steps
             values.setdefault(place, []).append(result.measures.get("value", math.nan))
         yield [
@@ -291,10 +346,15 @@ def write(record: list[dict[str, Any]]) -> None:
 def main() -> None:
     names = sys.argv[1:] or list(VARIANTS)
     record = json.loads(RECORD.read_text()) if RECORD.exists() else []
-    for name in names:
+    for argument in names:
+        name, _, wanted = (part.strip() for part in argument.partition(":"))
         if name not in VARIANTS:
             sys.exit(f"no experiment is called {name!r}: choose from {', '.join(VARIANTS)}")
-        for rows in run(name):
+        some = [v for v in VARIANTS[name] if wanted in ("", v.name)]
+        if not some:
+            known = "\n".join(v.name for v in VARIANTS[name])
+            sys.exit(f"{name} has no variant {wanted!r}, only:\n{known}")
+        for rows in run(name, some):
             ours = {(r["experiment"], r["variant"]) for r in rows}
             record = [r for r in record if (r["experiment"], r["variant"]) not in ours] + rows
             write(record)

@@ -1,15 +1,24 @@
-"""Write the tables of results.sqlite as Markdown: run it with ``python results/update.py``."""
+"""Write what results.sqlite says: ``python results/update.py``.
+
+That is the tables in Markdown, the agreement with the paper and its claims in README.md here and in
+docs/results.md, and the few lines of the README at the top.
+"""
 
 from pathlib import Path
+from statistics import median
 
 from sudonet.experiments import GRIDS
-from sudonet.report.claims import judge
+from sudonet.report.agreement import Agreement
+from sudonet.report.claims import Verdict, judge
 from sudonet.report.summary import HEADINGS, agreements, all_cells, line
 from sudonet.report.tables import render
+from sudonet.study.figures import histograms
 from sudonet.study.store import Store
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 STORE = HERE / "results.sqlite"
+BEGIN, END = "<!-- written by results/update.py: begin -->", "<!-- end -->"
 
 
 def pages() -> dict[Path, str]:
@@ -23,28 +32,83 @@ def pages() -> dict[Path, str]:
         if cells
     }
     hours = sum(row.cpu_seconds for row in rows) / 3600
-    lines = [
-        "# Results so far",
-        "",
-        f"{len(rows):,} networks, {hours:.1f} CPU hours. Cells that are missing were not run yet;",
-        "those trained by less than the full protocol say so in [tables/](tables).",
-        "",
+    agreed, verdicts = agreements(tables), judge(tables, histograms(HERE / "figures"))
+    cells = sum(one.cells_run for one in agreed)
+    run = f"{len(rows):,} networks, {hours:.1f} CPU hours, {cells:,} of the 1,030 cells"
+    found[HERE / "README.md"] = "\n".join(
+        [
+            "# Results so far",
+            "",
+            f"{run}. Cells that are missing were not run yet;",
+            "those trained by less than the full protocol say so in [tables/](tables).",
+            "[docs/results.md](../docs/results.md) says what they mean.",
+            "",
+            *agreement_lines(agreed),
+            "",
+            *claim_lines(verdicts),
+            "",
+            "`sudonet claims --store results/results.sqlite` shows the numbers behind each.",
+            "",
+        ]
+    )
+    whole = [*agreement_lines(agreed), "", *claim_lines(verdicts)]
+    found |= dict([_between(ROOT / "docs" / "results.md", whole)])
+    found |= dict([_between(ROOT / "README.md", headline(run, agreed, verdicts))])
+    return found
+
+
+def agreement_lines(agreed: list[Agreement]) -> list[str]:
+    return [
         "| " + " | ".join(HEADINGS) + " |",
         "|---" + "|--:" * (len(HEADINGS) - 1) + "|",
+        *("| " + " | ".join(line(one)) + " |" for one in agreed),
     ]
-    lines += ["| " + " | ".join(line(one)) + " |" for one in agreements(tables)]
-    verdicts = judge(tables)
+
+
+def claim_lines(verdicts: list[Verdict]) -> list[str]:
     decided = sum(one.verdict != "undecided" for one in verdicts)
-    lines += ["", f"## The paper's claims: {decided} of {len(verdicts)} decided", ""]
-    lines += ["| | claim | verdict |", "|--:|---|---|"]
-    lines += [f"| {one.number} | {one.claim} | {one.verdict} |" for one in verdicts]
-    lines += ["", "`sudonet claims --store results/results.sqlite` shows the numbers behind each."]
-    found[HERE / "README.md"] = "\n".join(lines) + "\n"
-    return found
+    return [
+        f"## The paper's claims: {decided} of {len(verdicts)} decided",
+        "",
+        "| | claim | verdict |",
+        "|--:|---|---|",
+        *(f"| {one.number} | {one.claim} | {one.verdict} |" for one in verdicts),
+    ]
+
+
+def headline(run: str, agreed: list[Agreement], verdicts: list[Verdict]) -> list[str]:
+    """By experiment: how far the rank correlation of its tables stays behind what noise allows."""
+    lines = ["| | tables | cells | rank correlation | at best | within the paper's noise |"]
+    lines += ["|---|--:|--:|--:|--:|--:|"]
+    for name in dict.fromkeys(GRIDS[one.table].experiment for one in agreed):
+        some = [one for one in agreed if GRIDS[one.table].experiment == name]
+        ranks = [one.spearman for one in some if one.spearman is not None]
+        within = [one.within_noise for one in some if one.within_noise is not None]
+        run_cells, all_cells_ = (
+            sum(getattr(one, which) for one in some) for which in ("cells_run", "cells_published")
+        )
+        lines.append(
+            f"| {name} | {len(some)} | {run_cells} of {all_cells_} | {median(ranks):.2f} "
+            f"| {median(one.ceiling for one in some):.2f} | {median(within):.0%} |"
+        )
+    words = [one.verdict for one in verdicts]
+    said = ", ".join(
+        f"{words.count(word)} {word}" for word in ("supported", "not supported", "undecided")
+    )
+    return [f"{run}; medians over the tables of an experiment:", "", *lines, "", f"Claims: {said}."]
+
+
+def _between(path: Path, lines: list[str]) -> tuple[Path, str]:
+    """A page with its marked part written anew."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{path} has no {BEGIN} ... {END}")
+    return path, "\n".join([f"{before}{BEGIN}", "", *lines, "", f"{END}{after}"])
 
 
 if __name__ == "__main__":
     for path, text in pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    print(f"wrote {HERE / 'README.md'} and the tables")
+    print(f"wrote {HERE / 'README.md'}, the tables, and what the docs say of them")

@@ -22,10 +22,10 @@ from sudonet.train import Data, Result, Spec
 SIDE = 150
 """Pixels a side."""
 
-REACH = 6
-"""Places go from -6 to 6 both ways."""
+SPAN = 4
+"""Places go from 0 to 4 both ways."""
 
-STEPS = 9_000  # 40 epochs
+STEPS = 6_750  # 30 epochs
 
 
 class Memorization(Experiment):
@@ -55,7 +55,8 @@ class Memorization(Experiment):
 
     def task(self, loaded: Picture | None = None) -> Task:
         found = loaded or self.load()
-        places, brightness = even_grid(SIDE) * np.float32(REACH), pixel_targets(found.pixels)
+        places = (even_grid(SIDE) + 1) * np.float32(SPAN / 2)
+        brightness = pixel_targets(found.pixels)
 
         def score(result: Result) -> dict[str, float]:
             error = result.predict(places) - brightness

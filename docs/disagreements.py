@@ -1,0 +1,107 @@
+"""Train a table that disagrees with the paper by other recipes, all of its rows.
+
+    python docs/disagreements.py checkerboard-1 memorization-2
+
+says for every recipe how far the tanh and relu rows are from the paper's and how well the whole
+table agrees. It explains; it does not choose: recipes are chosen by calibrate.py, which sees the
+tanh and relu rows alone.
+"""
+
+import sys
+from dataclasses import replace
+from statistics import fmean
+
+from calibrate import Variant, batches_of, normal, other_board, other_places
+from rich.progress import track
+from scipy.stats import spearmanr
+
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Trial
+from sudonet.report import published
+from sudonet.train import stream
+
+REPLICAS = 3
+
+RECIPES = {
+    "checkerboard": (
+        Variant("the recipe", (35_000,), (), ()),
+        Variant("half the steps", (17_500,), (), ()),
+        Variant("twice the steps", (70_000,), (), ()),
+        Variant("inputs from -1 to 1", (87_500,), (), (), task=other_board(stretch=1)),
+        Variant("inputs from -4 to 4", (25_000,), (), (), task=other_board(stretch=4)),
+        Variant("inputs from 0 to 4", (50_000,), (), (), task=other_board(shift=2.0)),
+        Variant("batches of 32", (35_000,), (), (), change=batches_of(32)),
+        Variant("batches of 500", (15_000,), (), (), change=batches_of(500)),
+        Variant(
+            "normal weights, inputs from -1.5 to 1.5",
+            (50_000,),
+            (),
+            (),
+            change=normal,
+            task=other_board(stretch=1.5),
+        ),
+        Variant(
+            "weights and biases as PyTorch draws them",
+            (35_000,),
+            (),
+            (),
+            change=lambda spec: replace(spec, initial="torch"),
+        ),
+    ),
+    "memorization": (
+        Variant("the recipe", (6_750,), (), ()),
+        Variant("twice the steps", (13_500,), (), ()),
+        Variant("places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
+        Variant("places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
+        Variant("places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
+        Variant("normal weights", (6_750,), (), (), change=normal),
+    ),
+}
+
+
+def tried(name: str, recipe: Variant) -> str:
+    """A line: how the table comes out by a recipe."""
+    grid, table = GRIDS[name], published.table(name)
+    experiment = EXPERIMENTS[grid.experiment]
+    task = recipe.task(experiment.task())
+    trials = [
+        Trial(experiment.name, grid.shape, column, activation, 0.001, seed, recipe.steps[0])
+        for activation, column in grid.cells
+        for seed in range(REPLICAS)
+    ]
+    specs = [recipe.change(experiment.spec(trial, task.data)) for trial in trials]
+    values: dict[tuple[str, int], list[float]] = {place: [] for place in grid.cells}
+    for result in track(stream(specs, task.data, judge=task.score), recipe.name, len(specs)):
+        trial = trials[result.index]
+        values[trial.activation, trial.column].append(result.measures["value"])
+    ours = {place: fmean(found) for place, found in values.items()}
+    theirs = {place: table.value(*place) for place in grid.cells}
+    if table.compared_by_ratio:
+        for cells in (ours, theirs):
+            tanh = {column: cells["tanh", column] for column in grid.columns}
+            cells.update({place: value / tanh[place[1]] for place, value in cells.items()})
+    places = [p for p in grid.cells if not (table.compared_by_ratio and p[0] == "tanh")]
+    rank = spearmanr([ours[p] for p in places], [theirs[p] for p in places]).statistic
+    off = {
+        some: fmean(abs(ours[p] - theirs[p]) for p in places if (p[0] in BASELINES) == some)
+        for some in (True, False)
+    }
+    digits = 3 if table.compared_by_ratio else 1
+    return (
+        f"| {recipe.name} | {recipe.steps[0]:,} | {off[True]:.{digits}f} | {off[False]:.{digits}f} "
+        f"| {rank:.2f} |"
+    )
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        lines = [tried(name, recipe) for recipe in RECIPES[GRIDS[name].experiment]]
+        print(
+            f"\n{name}, {REPLICAS} replicas; rank correlation at best {published.ceiling(name)}\n"
+        )
+        print("| recipe | steps | tanh and relu off by | SUDO off by | rank correlation |")
+        print("|---|--:|--:|--:|--:|")
+        print("\n".join(lines), flush=True)
+
+
+if __name__ == "__main__":
+    main()
