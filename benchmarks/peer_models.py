@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -34,7 +34,7 @@ CALIBRATION = 256  # samples that the converters see to choose their scales
 class Case:
     """A network of known weights, how many samples it is to answer at once, and of what.
 
-    Samples are noise, or ``"digit"``: handwritten, mostly black.
+    Samples are noise, or ``"digits"``: handwritten, mostly black.
     """
 
     network: str
@@ -59,7 +59,7 @@ class Case:
     def pixels(self, samples: int | None = None) -> NDArray[np.uint8]:
         """So many samples, by default a batch, from 0 to 255."""
         shape = (samples or self.batch, self.sizes[0])
-        if self.shown == "digit":
+        if self.shown == "digits":
             return np.ascontiguousarray(usual_digits()[: shape[0]])
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
@@ -99,8 +99,8 @@ def cases() -> list[Case]:
 
 
 def cases_of_digits() -> list[Case]:
-    """Every network with one handwritten digit; none where there is no MNIST."""
-    return [Case(network, 1, "digit") for network in SIZES if len(usual_digits())]
+    """The same with handwritten digits; none where there is no MNIST."""
+    return [replace(case, shown="digits") for case in cases() if len(usual_digits())]
 
 
 def calibration(case: Case) -> Iterator[Floats]:

@@ -35,8 +35,10 @@ static void shape(const sudo_part *part, int32_t rows) {
 
 /* A product sets the shapes and lets go of them: nothing else finds tiles in use. */
 static void set_up(const sudo_part *part, windows *w) {
-    find_quads(part, w);
-    if (in_tiles(part, w->count)) shape(part, w->count < SIDE ? w->count : SIDE);
+    if (in_tiles(part, w->count)) {
+        shape(part, w->count < SIDE ? w->count : SIDE);
+        memset(w->quads, -1, sizeof w->quads);
+    } else find_zeros(part, w);
 }
 
 static void clean_up(const sudo_part *part, const windows *w) {

@@ -17,7 +17,8 @@
 #define UNROLL_SOME _Pragma("GCC unroll 3")
 #endif
 
-#define SUDO_QUADS 1040 /* 16 of which are only written to */
+#define SUDO_GROUPS 43  /* of 6 windows */
+#define SUDO_QUADS 272  /* fours of terms of a group, 16 of which are only written to */
 
 /* Windows that lie `stride` bytes apart, and where their outputs go. */
 typedef struct {
@@ -27,8 +28,10 @@ typedef struct {
     uint8_t *out[SUDO_ROWS];
     const int32_t *corrections[SUDO_ROWS];
     int32_t totals[SUDO_ROWS]; /* of the inputs, where the weights are nibbles */
-    int32_t quads;             /* how many of `quad` to multiply, or -1 for all there are */
-    uint16_t quad[SUDO_QUADS]; /* fours of terms of a single window that are not all 0 */
+    /* Fours of terms that are not 0 in all windows of a group: how many, or -1 where all are to be
+     * multiplied, and which. A single window may have more than its share of the room. */
+    int32_t quads[SUDO_GROUPS];
+    uint16_t quad[SUDO_GROUPS * SUDO_QUADS];
 } windows;
 
 typedef int32_t panel_sums[SUDO_PANEL_OUTPUTS];

@@ -8,7 +8,7 @@ SUDO_BEGIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma")
 #define TILE VNNI_ROWS
 #define SUDO_SUFFIX _vnni
 #define sums_of sums_by_vnni
-#define set_up find_quads
+#define set_up find_zeros
 #define clean_up(part, w) ((void)0)
 #define tile_rows(part, w) TILE
 

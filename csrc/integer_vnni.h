@@ -9,7 +9,8 @@
 #define store_some(out, bytes, n) _mm_mask_storeu_epi8(out, (__mmask16)((1 << (n)) - 1), bytes)
 #include "integer_codes.h"
 
-#define LEAST_QUADS 64 /* a window of less is read as it is */
+#define LEAST_QUADS 64 /* windows of less are read as they are */
+#define EARLY 32       /* where to give up the search for zeros */
 #define VNNI_ROWS 6 /* of a tile: with the 4 vectors of a panel, 24 of the 32 registers hold sums */
 
 INLINE __m512i four(const uint8_t *x) {
@@ -30,7 +31,8 @@ INLINE void add_products(__m512i *sum, __m512i bytes, __m512i weights) {
  * both halves of a byte, and with the high half alone, give both. If `some`, only the fours of
  * terms are taken that are not all 0. */
 INLINE void tile(const sudo_part *part, const windows *w, const uint8_t *panel, const uint8_t *second, int32_t row, panel_sums *sums, const int rows, const int vectors, const int more, const int chains, const int nibbles, const int some) {
-    const int32_t quads = some ? w->quads : (part->terms + 3) / 4;
+    const int32_t group = row / VNNI_ROWS, quads = some ? w->quads[group] : (part->terms + 3) / 4;
+    const uint16_t *const quad = w->quad + group * SUDO_QUADS;
     const int64_t stride = w->stride, wide = (vectors + nibbles) / (1 + nibbles) * 64, wide_more = (more + nibbles) / (1 + nibbles) * 64;
     const uint8_t *x = w->x + row * stride, *const inputs = x, *const begin = panel, *const begin_more = second;
     const __m512i high = _mm512_set1_epi8((char)0xf0);
@@ -52,7 +54,7 @@ INLINE void tile(const sudo_part *part, const windows *w, const uint8_t *panel, 
     {                                                                                                 \
         __m512i here[2 * SUDO_PANEL];                                                                 \
         if (some) {                                                                                   \
-            const int64_t number = w->quad[k + c];                                                    \
+            const int64_t number = quad[k + c];                                                       \
             panel = begin + number * wide, second = begin_more + number * wide_more;                  \
             x = inputs + 4 * number;                                                                  \
         }                                                                                             \
@@ -114,23 +116,33 @@ INLINE void tail(const sudo_part *part, const windows *w, int32_t row, int32_t *
     }
 }
 
-/* Which fours of a single window's inputs are not all 0: the others add nothing, and a picture has
- * many of them. Where they are few, to leave them out takes longer than it saves. */
-static void find_quads(const sudo_part *part, windows *w) {
-    const int32_t all = (part->terms + 3) / 4;
-    w->quads = -1;
-    if (w->count != 1 || part->form == SUDO_LINES || all < LEAST_QUADS || all > SUDO_QUADS - 16) return;
+/* The fours of inputs that are not 0 in all of some windows, counted; -1 where they are nearly all,
+ * and to leave out the others would take longer than it saves. That is given up early if nothing
+ * is 0 at the beginning: pictures are dark at the edge. */
+static int32_t find_quads(const uint8_t *x, int64_t stride, int32_t rows, int32_t all, uint16_t *quad) {
     __m512i number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     int32_t found = 0;
     for (int32_t k = 0; k < all; k += 16) {
         const __mmask16 there = all - k < 16 ? (__mmask16)((1 << (all - k)) - 1) : (__mmask16)-1;
-        const __m512i x = _mm512_maskz_loadu_epi32(there, w->x + 4 * k);
-        const __mmask16 taken = _mm512_test_epi32_mask(x, x);
-        _mm256_storeu_si256((__m256i *)(w->quad + found), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(taken, number)));
+        __m512i some = _mm512_setzero_si512();
+        for (int32_t i = 0; i < rows; i++) some = _mm512_or_si512(some, _mm512_maskz_loadu_epi32(there, x + i * stride + 4 * k));
+        const __mmask16 taken = _mm512_test_epi32_mask(some, some);
+        _mm256_storeu_si256((__m256i *)(quad + found), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(taken, number)));
         found += __builtin_popcount(taken);
+        if (k == EARLY && found == k + 16) return -1;
         number = _mm512_add_epi32(number, _mm512_set1_epi32(16));
     }
-    if (found < all - all / 8) w->quads = found;
+    return found < all - all / 8 ? found : -1;
+}
+
+/* Fours of inputs that are 0 add nothing, and a picture has many of them. */
+static void find_zeros(const sudo_part *part, windows *w) {
+    const int32_t all = (part->terms + 3) / 4, room = w->count == 1 ? SUDO_GROUPS * SUDO_QUADS : SUDO_QUADS;
+    const int able = part->direct && part->form != SUDO_LINES && all >= LEAST_QUADS && all <= room - 16;
+    for (int32_t row = 0, group = 0; row < w->count; row += VNNI_ROWS, group++) {
+        const int32_t rows = w->count - row < VNNI_ROWS ? w->count - row : VNNI_ROWS;
+        w->quads[group] = able ? find_quads(w->x + row * w->stride, w->stride, rows, all, w->quad + group * SUDO_QUADS) : -1;
+    }
 }
 
 /* What a window's inputs sum up to: the weights of low halves are 8 too large. */
@@ -219,12 +231,12 @@ static void sums_of_tail(const sudo_part *part, const windows *w, int32_t row, i
         else tile(part, w, panel, second, row, sums, rows, vectors, more, chains, 0, 0);         \
         break;
 
-/* The same of a window that has zeros. */
-#define CASE_OF_SOME(vectors, more, chains)                                                      \
-    case (vectors) + (more):                                                                     \
-        if (nibbles) tile(part, w, panel, second, row, sums, 1, vectors, more, chains, 1, 1);    \
-        else tile(part, w, panel, second, row, sums, 1, vectors, more, chains, 0, 1);            \
-        break;
+/* The same of windows with zeros. */
+#define CASE_OF_SOME(rows, vectors, more, chains)                                                \
+    case (rows) * 16 + (vectors) + (more):                                                       \
+        if (nibbles) tile(part, w, panel, second, row, sums, rows, vectors, more, chains, 1, 1); \
+        else tile(part, w, panel, second, row, sums, rows, vectors, more, chains, 0, 1);         \
+        return;
 
 static void sums_by_vnni(const sudo_part *part, const windows *w, int32_t first, int32_t outputs, int32_t row, int32_t rows, panel_sums *sums) {
     const int nibbles = part->form == SUDO_NIBBLES;
@@ -232,13 +244,13 @@ static void sums_by_vnni(const sudo_part *part, const windows *w, int32_t first,
     const uint8_t *panel = (const uint8_t *)part->weights + first * line, *second = panel + SUDO_PANEL_OUTPUTS * line;
     int32_t vectors = (outputs + SUDO_BLOCK - 1) / SUDO_BLOCK;
     if (part->fold && first + outputs == part->outputs) sums_of_tail(part, w, row, rows, sums[0] + --vectors * SUDO_BLOCK);
-    if (w->count == 1 && w->quads >= 0) {
-        switch (vectors) {
-            CASE_OF_SOME(1, 0, 4) CASE_OF_SOME(2, 0, 2) CASE_OF_SOME(3, 0, 2) CASE_OF_SOME(4, 0, 1)
-            CASE_OF_SOME(4, 1, 1) CASE_OF_SOME(4, 2, 1) CASE_OF_SOME(4, 3, 1) CASE_OF_SOME(4, 4, 1)
-        default: break;
+    if (w->quads[row / VNNI_ROWS] >= 0) {
+        switch (rows * 16 + vectors) {
+            CASE_OF_SOME(1, 1, 0, 4) CASE_OF_SOME(1, 2, 0, 2) CASE_OF_SOME(1, 3, 0, 2) CASE_OF_SOME(1, 4, 0, 1)
+            CASE_OF_SOME(1, 4, 1, 1) CASE_OF_SOME(1, 4, 2, 1) CASE_OF_SOME(1, 4, 3, 1) CASE_OF_SOME(1, 4, 4, 1)
+            CASE_OF_SOME(6, 1, 0, 1) CASE_OF_SOME(6, 2, 0, 1) CASE_OF_SOME(6, 3, 0, 1) CASE_OF_SOME(6, 4, 0, 1)
+        default: break; /* few rows of many: as they are */
         }
-        return;
     }
     switch (rows * 16 + vectors) {
         CASE(1, 1, 0, 4) CASE(1, 2, 0, 2) CASE(1, 3, 0, 2) CASE(1, 4, 0, 1)

@@ -109,21 +109,22 @@ def test_sums_of_the_largest_products(core, largest):
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 @pytest.mark.parametrize("outputs", [3, 16, 30, 48, 64, 70, 90, 100, 128, 150, 200])
-def test_single_examples_with_many_zeros(core, outputs, weights):
-    """Fours of inputs that are all 0 may be left out; which are depends on the example."""
+def test_inputs_with_many_zeros(core, outputs, weights):
+    """Fours of inputs that are all 0 may be left out, in single examples and in several."""
     random = np.random.default_rng(outputs)
-    for terms in (255, 256, 257, 4_095, 4_200) if outputs == 100 else (257, 784):
-        model = stack((terms, outputs, 10), SUDO(16))
-        network = deploy.compile(model, weights, inputs=PIXELS)
-        x = random.integers(1, 256, (8, terms)).astype(np.uint8)
-        for row, share in zip(x, (0, 0.05, 0.1, 0.2, 0.5, 0.9, 1), strict=False):
-            row[np.repeat(random.random(terms // 4 + 1) < share, 4)[:terms]] = 0
-        x[7] = 0
-        x[7, -1] = 1
+    for terms in (255, 256, 257, 1_023, 1_100, 4_200) if outputs == 100 else (257, 784):
+        network = deploy.compile(stack((terms, outputs, 10), SUDO(16)), weights, inputs=PIXELS)
+        x = random.integers(1, 256, (20, terms)).astype(np.uint8)
+        for rows, share in ((0, 0.05), (1, 0.1), (2, 0.2), (3, 0.5), (4, 0.9), (slice(6, 20), 0.6)):
+            x[rows, np.repeat(random.random(terms // 4 + 1) < share, 4)[:terms]] = 0
+        x[5] = x[12:18] = 0
+        x[5, -1] = x[14, 0] = x[17, -1] = 1
         made = Program(network, core)
         wanted = network.trace(x)[-1]
-        found = np.concatenate([made.run(x[i : i + 1]) for i in range(len(x))])
-        assert np.array_equal(found, wanted), terms
+        single = np.concatenate([made.run(x[i : i + 1]) for i in range(len(x))])
+        assert np.array_equal(single, wanted), terms
+        for batch in (7, 20):
+            assert np.array_equal(made.run(x[-batch:]), wanted[-batch:]), (terms, batch)
 
 
 def test_the_largest_sums_that_32_bits_hold(core):
