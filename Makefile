@@ -1,7 +1,7 @@
 # make run   set up .venv, install, run the paper's study in small and report on it
 # make test  set up .venv, install, run every check
 # make test-mcu  the tests that run on emulated microcontrollers alone
-# make bench measure everything in docs/performance.md again (ten minutes)
+# make bench measure docs/performance.md again (ten minutes)
 # make bench-peers  compare integer networks with LiteRT, ONNX Runtime and OpenVINO
 # make docs-figures  draw the pictures of the documentation again
 .DEFAULT_GOAL := help

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import activation
 import growth
+import integer
 import memory
 import torch
 import training
@@ -50,6 +51,7 @@ def main() -> None:
         "memory": memory.main,
         "training": training.main,
         "growth": lambda: growth.main(DOCS / "images"),
+        "integer": integer.main,
     }
     page = DOCS / "performance.md"
     for name, measure in sections.items():
