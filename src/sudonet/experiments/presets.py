@@ -78,7 +78,7 @@ PRESETS = {
             "standard",
             "every cell of every table, fewer rates and replicas: a night",
             reductions={
-                "checkerboard": Reduction(rates=1),
+                "checkerboard": Reduction(rates=2),
                 "regression": Reduction(rates=1),
                 "autoencoder-conv": Reduction(0.09, replicas=1),
                 "autoencoder-dense": Reduction(0.5, replicas=2),
