@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
 # What trains many networks, or never asks for the C core, is not run twice.
-ONCE := study report data cli results packing microcontroller \
+ONCE := study report data cli results packing microcontroller deploy_runtime_amx \
 	deploy_artefact deploy_c deploy_float deploy_onnx deploy_qonnx deploy_tune
 WITHOUT_STUDY := $(foreach subject,$(ONCE),--ignore-glob='*/test_$(subject)*')
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)

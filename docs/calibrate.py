@@ -212,6 +212,17 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
         *(
             Variant(
+                f"places from {first} to {last}, 10 wide layers",
+                (6_750, 9_000),
+                (100, 200),
+                ("10",),
+                2,
+                task=other_places(first, last),
+            )
+            for first, last in ((0, 4), (-6, 6))
+        ),
+        *(
+            Variant(
                 f"places from -{reach} to {reach}",
                 steps,
                 (50,),
