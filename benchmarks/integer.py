@@ -11,13 +11,12 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import torch
-from timing import compare, table
+from timing import compare, repeated, table
 from torch import nn
 
 import sudonet
@@ -54,14 +53,6 @@ def bounds() -> ctypes.CDLL | None:
     found.products.restype = found.reading.restype = ctypes.c_double
     found.products.argtypes, found.reading.argtypes = [ctypes.c_int], [ctypes.c_int64]
     return found
-
-
-def repeated(call: Callable[[], None], times: int) -> Callable[[], None]:
-    def run() -> None:
-        for _ in range(times):
-            call()
-
-    return run
 
 
 def main() -> str:

@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ import peer_models
 import torch
 from numpy.typing import NDArray
 from peer_models import ACTIVATIONS, Case, Floats, cases, cases_of_digits
-from timing import compare, table
+from timing import compare, repeated, table
 from torch import nn
 from torch.nn.functional import linear
 from training import pinned
@@ -242,14 +241,6 @@ def calls_a_turn(run: Callable[[], object]) -> int:
         run()
         seconds.append(time.perf_counter() - begun)
     return max(1, round(TURN / min(seconds)))
-
-
-def repeated(run: Callable[[], object], calls: int) -> Callable[[], None]:
-    def turn() -> None:
-        for _ in repeat(None, calls):
-            run()
-
-    return turn
 
 
 def measure(case: Case, contenders: list[Contender], seconds: float) -> list[Row]:

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,16 @@ def compare(
             found[name].append(time.perf_counter() - begun)
         rounds += 1
     return {name: Time(min(times), statistics.median(times)) for name, times in found.items()}
+
+
+def repeated(run: Callable[[], object], calls: int) -> Callable[[], None]:
+    """Many calls as one, for what is over too soon to be timed alone."""
+
+    def turn() -> None:
+        for _ in repeat(None, calls):
+            run()
+
+    return turn
 
 
 def table(heading: list[str], rows: list[list[str]]) -> str:

@@ -219,7 +219,16 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
                 2,
                 task=other_places(first, last),
             )
-            for first, last in ((0, 4), (-6, 6))
+            for first, last in ((0, 2), (0, 4), (-6, 6))
+        ),
+        Variant(
+            "places from 0 to 4, rate 0.0001",
+            (6_750, 9_000),
+            (50, 100, 200),
+            DEPTHS,
+            3,
+            change=lambda spec: replace(spec, learning_rate=0.0001),
+            task=other_places(0, 4),
         ),
         *(
             Variant(

@@ -6,12 +6,15 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sudonet.native import library
 
 PROJECT = Path(__file__).parents[1]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g")
@@ -80,6 +83,18 @@ def sanitized_core(compiler: str, folder: Path) -> Watched:
     file = folder / "_core.so"
     subprocess.run([compiler, "-shared", *FLAGS, "-o", file, *objects, *libraries], check=True)
     return Watched(file, asan)
+
+
+def each_path(file: str) -> Iterator[library.Core]:
+    """The core by every path that it has here; what became of each is printed."""
+    for path in library.PATHS:
+        try:
+            core = library.load(Path(file), path)
+        except library.CoreError as error:
+            print(error)
+            continue
+        yield core
+        print(path, "done")
 
 
 def check_walk(done: subprocess.CompletedProcess[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from runtime_networks import MODELS, PIXELS, check, compiled, some_inputs, stack
-from sanitized import check_overflow, check_walk, sanitized_core
+from sanitized import check_overflow, check_walk, each_path, sanitized_core
 
 from sudonet import RSUDO, SUDO, deploy
 from sudonet.deploy.runtime import Program, program
@@ -122,12 +122,7 @@ def test_small_weights_take_half_the_bytes(native_path):
 
 def walk(file):
     """Run every kind of layer on every path; a sanitizer watches."""
-    for path in library.PATHS:
-        try:
-            core = library.load(Path(file), path)
-        except library.CoreError as error:
-            print(error)
-            continue
+    for core in each_path(file):
         for name in MODELS:
             for weights in ("int8", "int4"):
                 check(compiled(name, weights), core, (1, 5, 13))
@@ -137,7 +132,6 @@ def walk(file):
                     model = stack(sizes, RSUDO(levels))
                     network = deploy.compile(model, weights, inputs=PIXELS)
                     check(network, core, range(1, 14))
-        print(path, "done")
 
 
 def overrun(file):

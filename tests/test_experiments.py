@@ -56,7 +56,7 @@ def test_the_activations():
     [
         ("checkerboard", 3, RATES),
         ("regression", 5, RATES),
-        ("memorization", 3, RATES[:1]),
+        ("memorization", 3, RATES[:2]),
         ("autoencoder", 5, RATES[:1]),
         ("mnist", 5, RATES[:1]),
     ],

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 from families import FAMILIES
-from sanitized import check_overflow, check_walk, compile_core, sanitized_core
+from sanitized import check_overflow, check_walk, compile_core, each_path, sanitized_core
 from typer.testing import CliRunner
 
 from sudonet import Staircase, cli, functional, kernels, native, settings, staircase
@@ -513,12 +513,7 @@ def test_a_unit_inside_a_network_is_the_staircase(core, family):
 
 def walk(file):
     """Call every exported function on every path; a sanitizer watches."""
-    for path in library.PATHS:
-        try:
-            core = library.load(Path(file), path)
-        except library.CoreError as error:
-            print(error)
-            continue
+    for core in each_path(file):
         for family in FAMILIES:
             for levels in (2, 5, 17, 40):
                 unit = Staircase.parse(family.format(levels))
@@ -540,7 +535,6 @@ def walk(file):
             for n in (0, 1, padded(batch) - 1, 2 * padded(batch) + 5):
                 x = usual(n * sizes[0]).reshape(n, sizes[0])
                 assert np.isfinite(stack.predict(x)).all()
-        print(path, "done")
 
 
 def spill(file):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sudonet.experiments.data import Picture, Source, picture
 from sudonet.experiments.experiment import (
+    RATES,
     Experiment,
     Recipe,
     Task,
@@ -48,7 +49,7 @@ class Memorization(Experiment):
         self.file = file
 
     def recipe(self, shape: str, column: int) -> Recipe:
-        return Recipe(steps=STEPS, replicas=3)
+        return Recipe(steps=STEPS, replicas=3, rates=RATES[:2])
 
     def load(self) -> Picture:
         return picture(self.file)

@@ -67,8 +67,8 @@ PRESETS = {
             reductions={
                 "checkerboard": Reduction(1.0, replicas=2, rates=1, columns=(5, 10, 50)),
                 "regression": Reduction(0.25, replicas=2, rates=1, columns=(10, 20)),
-                "memorization": Reduction(0.5, replicas=2, columns=(50, 100)),
-                "memorization-10": Reduction(0.5, replicas=2, columns=(50,)),
+                "memorization": Reduction(0.5, replicas=2, rates=1, columns=(50, 100)),
+                "memorization-10": Reduction(0.5, replicas=2, rates=1, columns=(50,)),
                 "autoencoder-conv": Reduction(0.004, replicas=1, columns=(1, 2)),
                 "autoencoder-dense": Reduction(0.05, replicas=1, columns=(1, 2)),
                 "mnist": Reduction(0.33, replicas=2, columns=(2, 4, 10)),
