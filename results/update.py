@@ -1,7 +1,7 @@
 """Write what results.sqlite says: ``python results/update.py``.
 
-That is the tables in Markdown, the agreement with the paper and its claims in README.md here and in
-docs/results.md, and the few lines of the README at the top.
+That is the report with its tables and figures, the agreement with the paper and its claims in
+README.md here and in docs/results.md, and the few lines of the README at the top.
 """
 
 from pathlib import Path
@@ -10,29 +10,34 @@ from statistics import median
 from sudonet.experiments import GRIDS
 from sudonet.report.agreement import Agreement
 from sudonet.report.claims import Verdict, judge
+from sudonet.report.page import write
 from sudonet.report.summary import HEADINGS, agreements, all_cells, line
 from sudonet.report.tables import render
 from sudonet.study.figures import histograms
-from sudonet.study.store import Store
+from sudonet.study.store import Row, Store
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 STORE = HERE / "results.sqlite"
+FIGURES = HERE / "figures"
 BEGIN, END = "<!-- written by results/update.py: begin -->", "<!-- end -->"
 
 
-def pages() -> dict[Path, str]:
-    """What every file should hold."""
+def stored() -> list[Row]:
+    """Every network."""
     with Store.read(STORE) as store:
-        rows = store.rows()
+        return store.rows()
+
+
+def pages(rows: list[Row]) -> dict[Path, str]:
+    """What every file in Markdown should hold."""
     tables = all_cells(rows)
     found = {
         HERE / "tables" / f"{name}.md": render(GRIDS[name], cells, "md")
         for name, cells in tables.items()
-        if cells
     }
     hours = sum(row.cpu_seconds for row in rows) / 3600
-    agreed, verdicts = agreements(tables), judge(tables, histograms(HERE / "figures"))
+    agreed, verdicts = agreements(tables), judge(tables, histograms(FIGURES))
     cells = sum(one.cells_run for one in agreed)
     run = f"{len(rows):,} networks, {hours:.1f} CPU hours, {cells:,} of the 1,030 cells"
     found[HERE / "README.md"] = "\n".join(
@@ -41,7 +46,8 @@ def pages() -> dict[Path, str]:
             "",
             f"{run}. Cells that are missing were not run yet;",
             "those trained by less than the full protocol say so in [tables/](tables).",
-            "[docs/results.md](../docs/results.md) says what they mean.",
+            "[docs/results.md](../docs/results.md) says what they mean. index.html is the report:",
+            "download the folder, or clone the repository, and open it in a browser.",
             "",
             *agreement_lines(agreed),
             "",
@@ -108,7 +114,8 @@ def _between(path: Path, lines: list[str]) -> tuple[Path, str]:
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
-        path.parent.mkdir(exist_ok=True)
+    networks = stored()
+    page = write(networks, FIGURES, HERE)
+    for path, text in pages(networks).items():
         path.write_text(text, encoding="utf-8")
-    print(f"wrote {HERE / 'README.md'}, the tables, and what the docs say of them")
+    print(f"wrote {page}, {HERE / 'README.md'}, the tables, and what the docs say of them")

@@ -12,7 +12,16 @@ from matplotlib.text import Text
 
 from sudonet import Staircase
 from sudonet.experiments import BASELINES, LEVELS, parabola
-from sudonet.report.figures import CAPTIONS, bars, caption, captions, colour, draw, draw_all
+from sudonet.report.figures import (
+    CAPTIONS,
+    FORMATS,
+    bars,
+    caption,
+    captions,
+    colour,
+    draw,
+    draw_all,
+)
 from sudonet.study.figures import FIGURES, FigureError, read
 
 pytestmark = pytest.mark.slow  # makes all figures first
@@ -237,6 +246,13 @@ def test_a_part_of_the_figures_in_other_formats(folder, tmp_path):
     assert b"<svg" in paths[0].read_bytes()
     assert paths[1].read_bytes().startswith(b"%PDF")
     assert list(captions(tmp_path)) == ["unit"]
+
+
+def test_a_figure_drawn_again_is_the_same_file(folder, tmp_path):
+    (tmp_path / "unit.npz").write_bytes((folder / "unit.npz").read_bytes())
+    first, second = (draw_all(tmp_path, tmp_path / name, FORMATS) for name in ("a", "b"))
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
 
 
 def test_what_cannot_be_drawn_is_named(folder, tmp_path):

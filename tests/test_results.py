@@ -1,12 +1,15 @@
 """The results in the repository: tables are those that the store gives."""
 
 import importlib.util
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from sudonet.experiments import EXPERIMENTS
-from sudonet.study.store import Store
+from sudonet.report.page.tables import details
+from sudonet.report.summary import all_cells
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -19,8 +22,13 @@ def update():
     return module
 
 
-def test_tables_are_those_of_the_store(update):
-    pages = update.pages()
+@pytest.fixture(scope="module")
+def rows(update):
+    return update.stored()
+
+
+def test_tables_are_those_of_the_store(update, rows):
+    pages = update.pages(rows)
     assert len(pages) > 5
     for path, text in pages.items():
         assert path.read_text(encoding="utf-8") == text, f"run python {RESULTS.name}/update.py"
@@ -28,9 +36,16 @@ def test_tables_are_those_of_the_store(update):
     assert set(tables.glob("*.md")) == {path for path in pages if path.parent == tables}
 
 
-def test_the_store_is_small_and_holds_trials_of_the_study(update):
+def test_the_page_shows_the_store(rows):
+    page = (RESULTS / "index.html").read_text(encoding="utf-8")
+    (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    shown = json.loads(json.dumps(details(all_cells(rows))))
+    assert json.loads(data)["details"] == shown, f"run python {RESULTS.name}/update.py"
+    for address in re.findall(r'href="((?:figures|tables)/[^"]*)"', page):
+        assert (RESULTS / address).is_file(), address
+
+
+def test_the_store_is_small_and_holds_trials_of_the_study(update, rows):
     assert update.STORE.stat().st_size < 20e6
-    with Store.read(update.STORE) as store:
-        rows = store.rows()
     assert {row.trial.experiment for row in rows} <= set(EXPERIMENTS)
     assert not [row for row in rows if row.failed]

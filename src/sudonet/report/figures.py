@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -22,7 +22,8 @@ from sudonet.staircase import Staircase
 from sudonet.study.figure_file import Arrays, FigureError, Meta, cannot_write, prepare, read
 from sudonet.study.figures import FIGURES, TANH_BINS
 
-FORMATS = ("png", "svg", "pdf")
+UNDATED = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+FORMATS = tuple(UNDATED)
 TARGET = "#8C8C8C"
 COLOURS = {"tanh": "#222222", "relu": "#E69F00"}
 
@@ -78,10 +79,16 @@ def draw_all(folder: Path, out: Path, formats: Collection[str] = ("png",)) -> li
         for form in formats:
             written.append(out / f"{name}.{form}")
             try:
-                figure.savefig(written[-1], dpi=DPI)
+                save(figure, written[-1])
             except OSError as error:
                 raise cannot_write(written[-1], error) from error
     return written
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file of any of :data:`FORMATS`; the same figure gives the same bytes."""
+    with rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, dpi=DPI, metadata=UNDATED[path.suffix[1:]])
 
 
 def captions(folder: Path) -> dict[str, str]:

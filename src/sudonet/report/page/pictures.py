@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from sudonet.report.figures import CAPTIONS, FORMATS, caption, draw
-from sudonet.report.surfaces import BOTH, DPI, new_figure
+from sudonet.report.figures import CAPTIONS, FORMATS, caption, draw, save
+from sudonet.report.surfaces import BOTH, new_figure
 from sudonet.study.figure_file import Arrays, FigureError, Meta, read
 from sudonet.study.figures import FIGURES, MORE
 
@@ -137,7 +137,7 @@ def _picture(name: str, arrays: Arrays, meta: Meta, out: Path) -> Picture:
     figure = more[name](arrays, meta) if name in more else draw(name, arrays, meta)
     out.mkdir(parents=True, exist_ok=True)
     for form in FORMATS:
-        figure.savefig(out / f"{name}.{form}", dpi=DPI)
+        save(figure, out / f"{name}.{form}")
     image, (width, height) = _embedded(out / f"{name}.png", name in COLOURFUL)
     files = tuple((form, f"{LINKS}/{name}.{form}") for form in FORMATS)
     return Picture(name, TITLES[name], _caption(name, meta), image, width, height, files)
