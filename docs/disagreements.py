@@ -103,8 +103,15 @@ def tried(grid: Grid, recipe: Variant) -> str:
 def main() -> None:
     for argument in sys.argv[1:]:
         name, _, some = argument.partition(":")
-        columns = tuple(map(int, some.split(","))) if some else GRIDS[name].columns
-        grid = replace(GRIDS[name], columns=columns)
+        known = [grid.id for grid in GRIDS.values() if grid.experiment in RECIPES]
+        if name not in known:
+            sys.exit(f"no table {name!r} has other recipes: choose from {', '.join(known)}")
+        wanted = some.split(",") if some else []
+        others = set(wanted) - set(map(str, GRIDS[name].columns))
+        if others:
+            columns = ", ".join(map(str, GRIDS[name].columns))
+            sys.exit(f"{name} has no column {min(others)!r}: choose from {columns}")
+        grid = replace(GRIDS[name], columns=tuple(map(int, wanted)) or GRIDS[name].columns)
         lines = [tried(grid, recipe) for recipe in RECIPES[grid.experiment]]
         print(
             f"\n{argument}, {REPLICAS} replicas; the whole table's rank correlation is at best "
