@@ -98,6 +98,35 @@ def test_a_plan_without_what_is_done():
     assert set(left.trials) == set(plan.trials) - done
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("table", ["autoencoder-conv", "r-autoencoder-dense"])
+def test_what_cells_are_divided_by_is_trained_for_the_same_share_of_its_steps(preset, table):
+    experiment = EXPERIMENTS["autoencoder"]
+    plan = make_plan(PRESETS[preset], tables=[table])
+
+    def share(trial):
+        return trial.steps / experiment.recipe(trial.shape, trial.column).steps
+
+    references = [t for t in plan.trials if t.cell == ("conv", 1, "tanh")]
+    for trial in plan.trials:
+        assert any(
+            abs(share(trial) - share(one)) < 1e-4 and one.seed == trial.seed for one in references
+        )
+    assert all(table in plan.tables_of(one) for one in references)
+    assert plan.cells == len(plan.tables[0].cells)
+
+
+def test_the_full_protocol_needs_no_further_reference():
+    plan = make_plan(PRESETS["paper"], tables=["autoencoder-conv"])
+    assert len(plan.trials) == 5 * plan.cells
+
+
+def test_a_column_can_be_cut_more_than_its_table():
+    standard, experiment = PRESETS["standard"], EXPERIMENTS["autoencoder"]
+    steps = [standard.recipe(experiment, "conv", scale).steps for scale in (1, 4, 8)]
+    assert steps == [1800, 1800, 600]
+
+
 def test_tables_share_the_baselines():
     plan = make_plan(PRESETS["quick"], tables=["mnist-1", "r-mnist-1"])
     for trial in plan.trials:

@@ -40,6 +40,7 @@ class Autoencoder(Experiment):
     name = "autoencoder"
     metric = "squared error, relative to the convolutional tanh network of scale 1"
     higher_is_better = False
+    reference = "conv", 1, "tanh"
     grids = tuple(
         Grid(f"{prefix}autoencoder-{shape}", "autoencoder", shape, SCALES, (*BASELINES, *units))
         for prefix, units in (("", SUDO), ("r-", R_SUDO))

@@ -80,6 +80,11 @@ class Trial:
     seed: int
     steps: int
 
+    @property
+    def cell(self) -> tuple[str, int, str]:
+        """Shape, column and activation, which the replicas and rates of a cell share."""
+        return self.shape, self.column, self.activation
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -110,6 +115,8 @@ class Experiment(ABC):
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool]
     grids: ClassVar[tuple[Grid, ...]]
+    reference: ClassVar[tuple[str, int, str] | None] = None
+    """Shape, column and activation of the cell that tables divide all others by, if any."""
 
     @abstractmethod
     def recipe(self, shape: str, column: int) -> Recipe:

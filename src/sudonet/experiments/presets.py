@@ -37,24 +37,27 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Preset:
-    """A part of the study. What it does not mention is run by the full protocol."""
+    """A part of the study. What it does not mention is run by the full protocol.
+
+    A reduction is named after an experiment, after its tables of one shape
+    (``"memorization-10"``), or after one column of those (``"autoencoder-conv-8"``). The
+    narrowest counts, but which columns there are is no matter of a column.
+    """
 
     name: str
     about: str
     levels: tuple[int, ...] = LEVELS
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
 
-    def of(self, experiment: str, shape: str) -> Reduction:
-        """What to leave out of the tables of ``shape``."""
-        nothing = Reduction()
-        return self.reductions.get(
-            f"{experiment}-{shape}", self.reductions.get(experiment, nothing)
-        )
+    def of(self, experiment: str, shape: str, column: int | None = None) -> Reduction:
+        """What to leave out of the tables of ``shape``, or of one column of theirs."""
+        names = f"{experiment}-{shape}-{column}", f"{experiment}-{shape}", experiment
+        return next((self.reductions[n] for n in names if n in self.reductions), Reduction())
 
     def recipe(self, experiment: Experiment, shape: str, column: int) -> Recipe:
         """How the networks of a cell are trained."""
         full = experiment.recipe(shape, column)
-        return self.of(experiment.name, shape).applied(full)
+        return self.of(experiment.name, shape, column).applied(full)
 
 
 PRESETS = {
@@ -81,6 +84,7 @@ PRESETS = {
                 "checkerboard": Reduction(rates=2),
                 "regression": Reduction(rates=1),
                 "autoencoder-conv": Reduction(0.09, replicas=1),
+                "autoencoder-conv-8": Reduction(0.03, replicas=1),
                 "autoencoder-dense": Reduction(0.5, replicas=2),
                 "mnist": Reduction(replicas=3),
             },

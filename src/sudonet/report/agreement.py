@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.experiment import Grid
 from sudonet.report import published
-from sudonet.report.cell import REFERENCE, Place
 from sudonet.report.cell import Cell as Cell
+from sudonet.report.cell import Place
 from sudonet.report.cell import cells as cells
 from sudonet.report.published import PublishedTable
 
@@ -149,7 +150,7 @@ def is_one_by_definition(table: PublishedTable, place: Place) -> bool:
     activation, column = place
     if table.compared_by_ratio:
         return activation == "tanh"
-    return (table.experiment, table.shape, column, activation) == REFERENCE
+    return (table.shape, column, activation) == EXPERIMENTS[table.experiment].reference
 
 
 def _as_compared(cells: Mapping[Place, Cell], place: Place, table: PublishedTable) -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.experiment import Grid, Recipe
 from sudonet.report import published
 from sudonet.study.store import Row
@@ -21,9 +22,6 @@ RecipeOf: TypeAlias = Callable[[str, int], Recipe]
 
 Group: TypeAlias = tuple[str, str, int, str]
 """Data, engine, steps and recipe, which all rows of a cell share."""
-
-REFERENCE = ("autoencoder", "conv", 1, "tanh")
-"""Experiment, shape, column and activation whose error is 1 in the autoencoder tables."""
 
 SAME = 0.01
 """Shares of steps that differ by less are equal; they were rounded to whole steps."""
@@ -124,15 +122,15 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         ranked = _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
         if ranked:
             found[place] = ranked[0]
-    if grid.experiment != REFERENCE[0]:
+    reference = EXPERIMENTS[grid.experiment].reference
+    if reference is None:
         return found
     of_reference = [
         row
         for row in rows
-        if (row.trial.experiment, row.trial.shape, row.trial.column, row.trial.activation)
-        == REFERENCE
+        if (row.trial.experiment, row.trial.cell) == (grid.experiment, reference)
     ]
-    references = _ranked(of_reference, recipe_of(*REFERENCE[1:3]), higher)
+    references = _ranked(of_reference, recipe_of(*reference[:2]), higher)
     return {place: _relative(cell, references) for place, cell in found.items()}
 
 

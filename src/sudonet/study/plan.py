@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, Grid, Trial
-from sudonet.experiments.presets import Preset
+from sudonet.experiments.experiment import Recipe
+from sudonet.experiments.presets import Preset, Reduction
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Plan:
         }
 
     def tables_of(self, trial: Trial) -> list[str]:
-        """The tables in which a trial counts."""
-        return [grid.id for grid in self.tables if grid.has(trial)]
+        """The tables that need a trial: for one of their cells, or to divide all of them by."""
+        return [grid.id for grid in self.tables if _needs(grid, trial)]
 
     def by_experiment(self) -> dict[str, list[Trial]]:
         found: dict[str, list[Trial]] = defaultdict(list)
@@ -106,12 +107,30 @@ def make_plan(
         experiment = EXPERIMENTS[grid.experiment]
         for activation, column in some.cells:
             recipe = preset.recipe(experiment, grid.shape, column)
-            trials |= {
-                Trial(grid.experiment, grid.shape, column, activation, rate, seed, recipe.steps)
-                for rate in recipe.rates
-                for seed in (range(recipe.replicas) if seeds is None else seeds)
-            }
+            replicas = range(recipe.replicas) if seeds is None else seeds
+            trials |= _trials(grid.experiment, (grid.shape, column, activation), recipe, replicas)
+            if experiment.reference is not None:
+                # What a cell is divided by has to have come as far as the cell.
+                share = recipe.steps / experiment.recipe(grid.shape, column).steps
+                like = Reduction(share).applied(experiment.recipe(*experiment.reference[:2]))
+                trials |= _trials(grid.experiment, experiment.reference, like, replicas)
     return Plan(tuple(sorted(trials)), tuple(grids))
+
+
+def _trials(
+    experiment: str, cell: tuple[str, int, str], recipe: Recipe, seeds: Collection[int]
+) -> set[Trial]:
+    """The networks of one cell: its shape, its column and its activation."""
+    return {
+        Trial(experiment, *cell, rate, seed, recipe.steps)
+        for rate in recipe.rates
+        for seed in seeds
+    }
+
+
+def _needs(grid: Grid, trial: Trial) -> bool:
+    reference = EXPERIMENTS[grid.experiment].reference
+    return grid.has(trial) or (trial.experiment, trial.cell) == (grid.experiment, reference)
 
 
 def _part(grid: Grid, preset: Preset, levels: Collection[int]) -> Grid:

@@ -142,8 +142,9 @@ def plan_table(whole: Plan, left: Plan, cost: Callable[[Trial], float], threads:
         found.add_column(heading, justify="right")
 
     def add(name: str, grids: tuple[Grid, ...], style: str | None = None) -> None:
+        tables = {grid.id for grid in grids}
         parts = [
-            [t for t in some if any(grid.has(t) for grid in grids)]
+            [t for t in some if not tables.isdisjoint(whole.tables_of(t))]
             for some in (whole.trials, left.trials, left.left_out)
         ]
         seconds = sum(map(cost, parts[1])) / threads
