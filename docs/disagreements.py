@@ -8,18 +8,43 @@ calibrate.py, which sees the tanh and relu rows alone.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
 from calibrate import Variant, batches_of, normal, other_board, other_places
+from numpy.typing import NDArray
+from PIL.Image import fromarray
 from rich.progress import track
 from scipy.stats import spearmanr
 
-from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Trial
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Task, Trial
+from sudonet.experiments.data import Picture, Source
+from sudonet.experiments.data.bundled import photograph
+from sudonet.experiments.data.photograph import central_square, equalised
+from sudonet.experiments.memorization import Memorization
 from sudonet.report import published
 from sudonet.train import stream
 
 REPLICAS = 3
+
+
+def bright(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.asarray(grey / np.float32(255), np.float32)
+
+
+def of_picture(
+    name: str, contrast: Callable[[NDArray[np.uint8]], NDArray[np.float32]] = bright
+) -> Callable[[Task], Task]:
+    """Memorizes the middle of another photograph, or with another contrast."""
+
+    def made(_: Task) -> Task:
+        pixels = contrast(central_square(fromarray(photograph(name))))
+        return Memorization().task(Picture(pixels, Source.of(name, pixels)))
+
+    return made
+
 
 RECIPES = {
     "checkerboard": (
@@ -62,6 +87,15 @@ RECIPES = {
         Variant("places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
         Variant("places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
         Variant("normal weights", (6_750,), (), (), change=normal),
+        Variant("the same picture as it is", (6_750,), (), (), task=of_picture("china.jpg")),
+        Variant("a flower as it is", (6_750,), (), (), task=of_picture("flower.jpg")),
+        Variant(
+            "a flower with equalised contrast",
+            (6_750,),
+            (),
+            (),
+            task=of_picture("flower.jpg", equalised),
+        ),
     ),
 }
 

@@ -91,7 +91,7 @@ def _curve(tile: NDArray[np.uint8]) -> NDArray[np.float64]:
 def _bundled() -> NDArray[np.uint8]:
     from PIL.Image import fromarray
 
-    return _central_square(fromarray(photograph("china.jpg")))
+    return central_square(fromarray(photograph("china.jpg")))
 
 
 def _read(file: Path) -> NDArray[np.uint8]:
@@ -104,7 +104,7 @@ def _read(file: Path) -> NDArray[np.uint8]:
         with Image.open(file) as image:
             if not image.mode.startswith(DEEP):
                 # A camera stores how it was held instead of turning the picture.
-                return _central_square(ImageOps.exif_transpose(image))
+                return central_square(ImageOps.exif_transpose(image))
     # SyntaxError is what Pillow raises for some damaged files.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
@@ -117,7 +117,8 @@ def _read(file: Path) -> NDArray[np.uint8]:
     )
 
 
-def _central_square(image: Image) -> NDArray[np.uint8]:
+def central_square(image: Image) -> NDArray[np.uint8]:
+    """The middle of a picture, grey, 150 x 150."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side)).convert("L")
