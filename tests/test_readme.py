@@ -1,4 +1,5 @@
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ def name(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "results", "results", ignore=shutil.ignore_patterns("figures", "*.html"))
     text = page.read_text()
     namespace = {"__name__": "page"}
     for block in BLOCK.finditer(text):
