@@ -91,6 +91,25 @@ def test_a_budget_takes_cheap_trials_first():
     assert not plan.within(0.001, lambda trial: trial.column).trials
 
 
+def test_a_budget_takes_no_autoencoder_before_what_it_is_divided_by():
+    plan = make_plan(PRESETS["standard"], tables=["regression-2", "autoencoder-dense"])
+    divisor = {t for t in plan.trials if t.cell == ("conv", 1, "tanh")}
+    assert {t.seed for t in divisor} == {0, 1}
+
+    def cost(trial):
+        return 50.0 if trial in divisor else 1.0
+
+    without = plan.within(49, cost)
+    assert {t.experiment for t in without.trials} == {"regression"}
+    networks = sum(t.experiment == "regression" and t.seed == 0 for t in plan.trials)
+    some = plan.within(networks + 50 * len(divisor) + 7, cost)
+    first = {t for t in divisor if t.seed == 0}
+    assert first <= set(some.trials)
+    assert sum(t.experiment == "autoencoder" for t in some.trials) > len(first)
+    ready = plan.without(divisor.__contains__).within(49, cost)
+    assert "autoencoder" in {t.experiment for t in ready.trials}
+
+
 def test_a_plan_without_what_is_done():
     plan = make_plan(PRESETS["quick"], tables=["regression-2"])
     done = set(plan.trials[:5])

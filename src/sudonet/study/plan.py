@@ -58,10 +58,21 @@ class Plan:
         return replace(self, trials=tuple(t for t in self.trials if not done(t)))
 
     def within(self, seconds: float, cost: Callable[[Trial], float]) -> Plan:
-        """As much of the plan as fits, one trial of many cells before many trials of one."""
+        """As much of the plan as fits, one trial of many cells before many trials of one.
+
+        What an experiment's cells are divided by comes before them: without it they show nothing.
+        """
+        first: dict[str, float] = defaultdict(float)
+        for trial in filter(_is_reference, self.trials):
+            first[trial.experiment] = max(first[trial.experiment], cost(trial))
+
+        def order(trial: Trial) -> tuple[int, float, float, bool, Trial]:
+            place = max(cost(trial), first[trial.experiment])
+            return trial.seed, -trial.rate, place, not _is_reference(trial), trial
+
         kept: list[Trial] = []
         left_out, spent = list(self.left_out), 0.0
-        for trial in sorted(self.trials, key=lambda t: (t.seed, -t.rate, cost(t), t)):
+        for trial in sorted(self.trials, key=order):
             spent += cost(trial)
             (kept if spent <= seconds else left_out).append(trial)
         return replace(self, trials=tuple(sorted(kept)), left_out=tuple(left_out))
@@ -129,8 +140,11 @@ def _trials(
 
 
 def _needs(grid: Grid, trial: Trial) -> bool:
-    reference = EXPERIMENTS[grid.experiment].reference
-    return grid.has(trial) or (trial.experiment, trial.cell) == (grid.experiment, reference)
+    return grid.has(trial) or (trial.experiment == grid.experiment and _is_reference(trial))
+
+
+def _is_reference(trial: Trial) -> bool:
+    return trial.cell == EXPERIMENTS[trial.experiment].reference
 
 
 def _part(grid: Grid, preset: Preset, levels: Collection[int]) -> Grid:
