@@ -7,8 +7,8 @@ weights. Between the layers the integer networks keep 4-bit codes.
     python examples/mnist_integer.py
 
 prints a table and writes out/mnist.sudo and, where ONNX is installed, out/mnist.onnx. Times
-are for one digit. Those of integers are of numpy, which defines what they compute and is not
-made for speed; the row of ONNX is one of ONNX Runtime.
+are for one digit: those of integers are of the C core, or of numpy where there is none, the
+row of ONNX is one of ONNX Runtime.
 """
 
 import argparse

@@ -549,8 +549,16 @@ def test_export_to_c_compiles_runs_and_agrees(here):
     assert {path.name for path in Path("firmware").iterdir()} >= {"net.c", "net.h", "net_main.c"}
 
 
-def test_export_to_c_says_what_is_wrong(here):
+def test_export_to_c_says_what_is_wrong(here, monkeypatch):
     network()
+    np.save("integers.npy", np.zeros((2, 6), np.int64))
+    to_c = ["export", "net.sudo", "--to", "c", "--main", "--samples", "integers.npy"]
+    check_user_error(run(*to_c), "got int64")
+    if shutil.which("cc"):
+        monkeypatch.setattr("sudonet.deploy.c.tools.SECONDS", 0.0001)
+        result = run("export", "net.sudo", "--to", "c", "--check")
+        assert result.exit_code == 2
+        assert "was not finished after 0.0001 seconds" in result.stderr
     check_user_error(run("export", "net.sudo", "--to", "c", "--optimise", "fun"), "'fun'")
     check_user_error(run("export", "net.sudo", "--to", "c", "--exact"), "--exact")
     check_user_error(run("export", "net.sudo", "--to", "onnx", "--check"), "for --to c")

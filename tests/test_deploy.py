@@ -14,7 +14,6 @@ from torch import nn
 
 import sudonet
 from sudonet import deploy
-from sudonet.deploy.compiler import accumulator_bounds
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     WEIGHTS,
@@ -23,6 +22,7 @@ from sudonet.deploy.layers import (
     MaxPool,
     SharedThresholds,
     SumPool,
+    accumulator_bounds,
     emitted,
 )
 from sudonet.deploy.quantise import quantise
@@ -366,6 +366,12 @@ def test_bad_arguments_are_named():
     padded = nn.Sequential(nn.Conv1d(1, 1, 3, padding=1))
     with pytest.raises(deploy.CompileError, match="no integer of the input stands for 0"):
         deploy.compile(padded, inputs=Grid.of_range(-0.3, 1), shape=(1, 9))
+    for channels in (1, 2):
+        flat = nn.Sequential(
+            nn.Conv1d(1, channels, 1), nn.Flatten(), nn.BatchNorm1d(9 * channels), sudonet.SUDO(4)
+        )
+        with pytest.raises(deploy.CompileError, match=r"2 normalises .* put it before Flatten"):
+            deploy.compile(flat, inputs=PIXELS, shape=(1, 9))
 
 
 def test_layers_may_have_weights_of_different_kinds():

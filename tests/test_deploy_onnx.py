@@ -14,7 +14,7 @@ from torch import nn
 import sudonet
 from sudonet import deploy
 from sudonet.deploy import Grid, reference
-from sudonet.deploy.compiler import accumulator_bounds
+from sudonet.deploy.layers import accumulator_bounds
 from sudonet.deploy.onnx_file import agreement, to_onnx
 from sudonet.deploy.real_form import straight, whole_thresholds
 

@@ -178,7 +178,7 @@ def export(
             inputs = _samples(found, samples) if main or check or samples else None
             _to_c(found, path, network.stem, optimise, inputs, check)
             return
-    except (ImportError, RuntimeError, ValueError) as error:
+    except (ImportError, RuntimeError, TypeError, ValueError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"cannot write {path}: {error.strerror or error}")

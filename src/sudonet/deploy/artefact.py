@@ -110,6 +110,11 @@ def load(path: str | os.PathLike[str]) -> IntegerNetwork:
     The file is mapped into memory and stays so while the network is in use: int8 and float32
     weights and all tables are views of it, read-only. It is read once to verify its checksum.
 
+    Parameters
+    ----------
+    path
+        What :meth:`IntegerNetwork.save` has written.
+
     Raises
     ------
     ArtefactError

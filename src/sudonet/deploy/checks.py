@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.deploy.compiler import ACCUMULATOR, FIXED, accumulator_bounds
+from sudonet.deploy.compiler import ACCUMULATOR, FIXED
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     KINDS,
@@ -26,6 +26,7 @@ from sudonet.deploy.layers import (
     Scores,
     Shape,
     SharedThresholds,
+    accumulator_bounds,
     image,
 )
 from sudonet.deploy.network import OUTPUTS, IntegerNetwork

@@ -25,6 +25,7 @@ from sudonet.deploy.layers import (
     Shape,
     SharedThresholds,
     SumPool,
+    accumulator_bounds,
 )
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.quantise import quantise
@@ -212,6 +213,11 @@ def _arranged(found: list[Step]) -> list[Step]:
 
 
 def _folded(layer: Products, norm: Norm) -> Products:
+    if norm.factor.shape != layer.bias.shape:
+        raise CompileError(
+            f"{norm.path} normalises {norm.factor.size} features, but {layer.path} has "
+            f"{layer.bias.size} channels: put it before Flatten"
+        )
     shape = [1] * layer.weights.ndim
     if layer.kind == "transposed":
         if layer.groups != 1:
@@ -301,15 +307,6 @@ def _as_stored(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.int8]:
     return np.ascontiguousarray(
         split.swapaxes(1, 2).reshape(layer.groups * into, out // layer.groups, height, width)
     )
-
-
-def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.float64]:
-    """How far from 0 the accumulator of each channel, and every sum on the way, can get."""
-    sizes = np.abs(by_output.astype(np.float64)).reshape(len(by_output), -1).sum(1)
-    reach = layer.grid_in.reach
-    furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach
-    bounds: NDArray[np.float64] = sizes * furthest
-    return bounds
 
 
 @dataclass(frozen=True)

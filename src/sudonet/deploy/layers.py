@@ -269,6 +269,15 @@ def image(shape: Shape) -> tuple[int, int, int]:
     return math.prod(shape), 1, 1
 
 
+def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.float64]:
+    """How far from 0 the accumulator of each channel, and every sum on the way, can get."""
+    sizes = np.abs(by_output.astype(np.float64)).reshape(len(by_output), -1).sum(1)
+    reach = layer.grid_in.reach
+    furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach
+    bounds: NDArray[np.float64] = sizes * furthest
+    return bounds
+
+
 def emitted(unit: Staircase) -> NDArray[np.uint8]:
     """The integer of every code on the unit's grid: mostly the code itself.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sudonet.deploy.compiler import accumulator_bounds
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     Affine,
@@ -26,6 +25,7 @@ from sudonet.deploy.layers import (
     Shape,
     SharedThresholds,
     SumPool,
+    accumulator_bounds,
 )
 from sudonet.deploy.onnx_graph import (
     Graph,

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sudonet.deploy import reference
-from sudonet.deploy.compiler import accumulator_bounds
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     Affine,
     ChannelThresholds,
     Scores,
     SharedThresholds,
+    accumulator_bounds,
     image,
 )
 from sudonet.staircase import Staircase

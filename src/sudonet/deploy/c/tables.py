@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from sudonet.deploy.c.drivers import BIAS
 from sudonet.deploy.c.plan import Planned, Rows
-from sudonet.deploy.compiler import accumulator_bounds
-from sudonet.deploy.layers import Affine, ChannelThresholds
+from sudonet.deploy.layers import Affine, ChannelThresholds, accumulator_bounds
 
 COLUMNS = 96
 """Most characters of a line of numbers."""

@@ -72,6 +72,7 @@ class Footprint:
 
     @property
     def flash(self) -> int:
+        """Code and tables."""
         return sum(s.bytes for s in self.sections if s.memory == "flash")
 
     @property
@@ -97,6 +98,15 @@ def check(
     """Write the C, compile it with this computer's ``cc``, run it on samples and compare.
 
     The files stay in ``folder``.
+
+    Parameters
+    ----------
+    network
+        What becomes C.
+    samples
+        A batch of inputs, integers or real values.
+    folder, name, optimise
+        As in :func:`write`.
     """
     made = write(network, folder, name, optimise=optimise, samples=samples)
     compiler = shutil.which("cc")
@@ -109,9 +119,7 @@ def check(
     program = made.main.with_suffix("")
     sources = [str(made.source), str(made.main)]
     _run([compiler, *STRICT, "-O2", *sources, "-o", str(program)])
-    ran = subprocess.run(
-        [str(program.resolve())], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    ran = _ran([str(program.resolve())])
     integers, _ = network.integers(samples)
     return Check(ran.returncode == 0, len(integers), ran.stdout.strip())
 
@@ -123,7 +131,19 @@ def size(
     optimise: str = "speed",
     options: Sequence[str] = OPTIONS,
 ) -> Footprint:
-    """Flash and RAM that a network takes of a microcontroller, by its cross compiler."""
+    """Flash and RAM that a network takes of a microcontroller, by its cross compiler.
+
+    Parameters
+    ----------
+    network
+        What becomes C.
+    mcu
+        ``cortex-m0``, ``cortex-m3``, ``cortex-m4`` or ``rv32imac``.
+    optimise
+        As in :func:`write`.
+    options
+        Of the compiler, besides those that choose the processor.
+    """
     if mcu not in MCUS:
         raise ValueError(f"mcu must be one of {', '.join(MCUS)}, got {mcu!r}")
     tools = MCUS[mcu]
@@ -167,7 +187,16 @@ def _part(section: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    ran = _ran(command)
     if ran.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{ran.stderr}")
     return ran.stdout
+
+
+def _ran(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(
+            f"{' '.join(command)} was not finished after {SECONDS} seconds"
+        ) from error

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.deploy.layers import Affine, image
+from sudonet.deploy.layers import Affine, accumulator_bounds, image
 from sudonet.deploy.runtime import tables as packed_tables
 from sudonet.deploy.runtime.tables import BLOCK, Tables
 from sudonet.native import library
@@ -169,7 +169,7 @@ def _product(layer: Affine, weights: Weights, tables: Tables) -> library.Part:
         part.fold = 4 if rest <= BLOCK // 4 else 2
         part.tail = tables.add(_folded(last, part.fold))
     # Nibbles save bytes where weights are read once; their sums get 16 times as large.
-    small = largest <= 7 and 16 * packed_tables.bounds(layer).max() < 2**31
+    small = largest <= 7 and 16 * accumulator_bounds(layer, layer.by_output).max() < 2**31
     if layer.kind == "dense" and len(flat) > BLOCK and small:
         part.form, blocks = NIBBLES, _panels(_nibbles(_blocks(flat)), PANEL // 2)
     else:

@@ -16,6 +16,7 @@ from sudonet.deploy.layers import (
     ChannelThresholds,
     Scores,
     SharedThresholds,
+    accumulator_bounds,
     emitted,
 )
 from sudonet.deploy.runtime.guesses import Guess, guess
@@ -72,7 +73,8 @@ def after(layer: Affine, channels: slice, tables: Tables) -> library.After:
     """What comes of the sums of some channels."""
     given = layer.after
     if isinstance(given, ChannelThresholds):
-        return _channel_thresholds(given, channels, bounds(layer)[channels], tables)
+        reach = accumulator_bounds(layer, layer.by_output[channels])
+        return _channel_thresholds(given, channels, reach, tables)
     assert isinstance(given, SharedThresholds | Scores)
     found = library.After(
         kind=SCORES,
@@ -82,15 +84,6 @@ def after(layer: Affine, channels: slice, tables: Tables) -> library.After:
     if isinstance(given, SharedThresholds):
         found.kind, found.doubled = SHARED, _doubled(given)
         _add_floor(found, given.table, tables)
-    return found
-
-
-def bounds(layer: Affine) -> NDArray[np.float64]:
-    """How far from 0 the accumulator of each channel can get."""
-    sizes = np.abs(layer.by_output.astype(np.float64)).reshape(layer.channels, -1).sum(1)
-    reach = layer.grid_in.reach
-    furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach
-    found: NDArray[np.float64] = sizes * furthest
     return found
 
 
