@@ -11,6 +11,7 @@ from torch import nn
 
 import sudonet
 from sudonet import RSUDO, SUDO, Staircase, functional
+from sudonet.lean import CodedLinear, SUDOLinear
 
 UNITS = [SUDO(2), SUDO(16), SUDO(9, "sigmoid"), RSUDO(8), RSUDO(16, placement="full")]
 units = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -251,6 +252,11 @@ def test_names_of_another_type():
         sudonet.activation(32)
     with pytest.raises(TypeError, match="expected a Staircase, got 'sudo-8'"):
         sudonet.StaircaseUnit("sudo-8")
+    with pytest.raises(TypeError, match=r"expected a Staircase, got 'sudo-4'.*parse"):
+        SUDOLinear(3, 2, unit="sudo-4")
+    for units in ({"before": "sudo-4", "after": None}, {"before": None, "after": "sudo-4"}):
+        with pytest.raises(TypeError, match="got 'sudo-4'"):
+            CodedLinear(3, 2, **units)
     with pytest.raises(ValueError, match="GELU is not an activation with a name"):
         sudonet.activation_name(nn.GELU())
 

@@ -49,12 +49,13 @@ def test_gradients_are_the_same_to_the_last_bit(memory, name, shape, bias):
 
 
 @modes
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types(memory, dtype):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["sudo-16", "sudo-256", "r-sudo-256", "sudo-1000"])
+def test_other_types(memory, name, dtype):
     x = torch.randn(32, 40, dtype=dtype)
     plain, fused = network().to(dtype), network().to(dtype)
-    convert(plain, "sudo-16")
-    convert(fused, "sudo-16", memory=memory)
+    convert(plain, name)
+    convert(fused, name, memory=memory)
     for ours, theirs in zip(gradients(fused, x), gradients(plain, x), strict=True):
         assert torch.equal(ours, theirs)
 

@@ -4,7 +4,7 @@ A unit followed by a linear layer keeps two float32 numbers an element: the unit
 for its slope, and its output, for the layer's gradient. The second follows from the first
 (:class:`SUDOLinear`: 4 bytes); and the first from the codes of the layer before, by one
 more product (:class:`CodedLinear`: 1 byte, 2 for more than 256 outputs). The gradients are
-the same to the last bit.
+the same to the last bit, as long as no input is NaN: codes do not keep that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from sudonet import functional, kernels
-from sudonet.staircase import Staircase
+from sudonet.staircase import Staircase, expect_staircase
 
 MEMORY = ("plain", "lean", "codes")
 """What units and linear layers keep: 8 bytes an element, 4, or 1."""
@@ -54,7 +54,7 @@ class SUDOLinear(nn.Linear):
         **more: Any,
     ) -> None:
         super().__init__(in_features, out_features, bias, **more)
-        self.unit = unit
+        self.unit = expect_staircase(unit)
 
     def forward(self, x: Tensor) -> Tensor:
         if _fusing(x):
@@ -96,7 +96,8 @@ class CodedLinear(nn.Linear):
         **more: Any,
     ) -> None:
         super().__init__(in_features, out_features, bias, **more)
-        self.before, self.after = before, after
+        self.before = None if before is None else expect_staircase(before)
+        self.after = None if after is None else expect_staircase(after)
 
     def forward(self, x: Tensor) -> Tensor:
         if _fusing(x):
@@ -117,12 +118,17 @@ def codes_of(values: Tensor, unit: Staircase) -> Tensor:
     tensor([0, 3, 1], dtype=torch.uint8)
     """
     table = unit.values
+    kind = torch.uint8 if unit.outputs <= 256 else torch.uint16
+    if values.dtype.itemsize < 4:
+        # Neighbours may have become equal, and a position would be too coarse to round.
+        emitted = torch.tensor(table).to(dtype=values.dtype, device=values.device).float()
+        return torch.searchsorted(emitted, values.float()).to(kind)
     if unit.rectified and unit.placement == "paper" and unit.underlying != "relu6":
         # 0 and then every second odd or even step: a quarter rounds both to their place.
         position = values * ((unit.levels - 1) / 2) + 0.25
     else:
         position = (values - float(table[0])) * ((len(table) - 1) / float(table[-1] - table[0]))
-    return position.round_().to(torch.uint8 if unit.outputs <= 256 else torch.uint16)
+    return position.round_().to(kind)
 
 
 def values_of(codes: Tensor, unit: Staircase, dtype: torch.dtype) -> Tensor:

@@ -280,6 +280,13 @@ def _sigmoid_slope(x: Float) -> Float:
     return slope
 
 
+def expect_staircase(unit: object) -> Staircase:
+    """``unit`` itself; what is no Staircase is an error that says how to make one."""
+    if isinstance(unit, Staircase):
+        return unit
+    raise TypeError(f"expected a Staircase, got {unit!r}: Staircase.parse(name) makes one")
+
+
 def _zero_below(inputs: Float, value: Float) -> Float:
     return np.where(inputs < 0, np.zeros_like(value), value)
 

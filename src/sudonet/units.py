@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from sudonet import functional
-from sudonet.staircase import Staircase
+from sudonet.staircase import Staircase, expect_staircase
 
 
 class StaircaseUnit(nn.Module):
@@ -29,9 +29,7 @@ class StaircaseUnit(nn.Module):
 
     def __init__(self, staircase: Staircase) -> None:
         super().__init__()
-        if not isinstance(staircase, Staircase):
-            raise TypeError(f"expected a Staircase, got {staircase!r}")
-        self.staircase = staircase
+        self.staircase = expect_staircase(staircase)
 
     @property
     def name(self) -> str:
