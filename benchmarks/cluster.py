@@ -35,9 +35,9 @@ def timeless(path: Path) -> list[object]:
 
 def planned(minutes: float, cpus: int, tasks: Tasks) -> tuple[Plan, Rates]:
     plan = make_plan(PRESETS["standard"], tables=TABLES)
-    rates = Rates((), lambda name: tasks[name].judged)
+    rates = Rates((), tasks)
     for trial in rates.unknown(plan.trials):
-        rates.probe(trial, tasks[trial.experiment].data)
+        rates.probe(trial)
     return plan.within(60 * minutes * cpus, rates.cost), rates
 
 

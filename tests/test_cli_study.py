@@ -31,9 +31,10 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """What a small run leaves."""
-    path = tmp_path_factory.mktemp("study") / "results.sqlite"
+    path = tmp_path_factory.mktemp("study") / "results [b].sqlite"
     result = run("reproduce", *SMALL, "--store", path)
     assert result.exit_code == 0, result.output
+    assert f"results: {path}" in result.output
     return path
 
 
@@ -89,6 +90,8 @@ def test_a_budget_says_what_it_left_out():
         (["--levels", "3"], ["3 levels", "256"]),
         (["--levels", "two"], ["--levels", "'two'"]),
         (["--seeds", "-1"], ["--seeds", "'-1'"]),
+        (["--seeds", "4-1"], ["--seeds", "'4-1'"]),
+        (["--seeds", "99999999999999999999"], ["seeds must be from 0 to"]),
         (["--budget", "soon"], ["--budget", "'soon'", "30m"]),
         (["--budget", "0m"], ["'0m'"]),
         (["--engine", "jax"], ["'jax'", "native"]),
@@ -141,7 +144,7 @@ def test_the_claims(store):
     assert "supported" in result.stdout  # the number of values a unit emits needs no training
 
 
-def test_exports(store, tmp_path):
+def test_exports(store, tmp_path, monkeypatch):
     assert run("export-results", tmp_path / "rows.csv", "--store", store).exit_code == 0
     with (tmp_path / "rows.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 6
@@ -149,6 +152,8 @@ def test_exports(store, tmp_path):
     check_user_error(
         run("export-results", tmp_path / "none" / "rows.csv", "--store", store), "rows.csv"
     )
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    check_user_error(run("export-results", tmp_path / "rows.parquet", "--store", store), "pyarrow")
 
 
 @pytest.mark.slow

@@ -159,10 +159,11 @@ def test_a_worker_with_another_version_is_refused(two_nodes, tmp_path, monkeypat
         list(run_on(tmp_path / "store", small_plan(steps=10, seeds=[0])))
 
 
-def test_a_worker_with_another_engine_is_refused(two_nodes, tmp_path, native_path):
+@pytest.mark.parametrize("shapes", [("dense",), ("conv", "dense")])  # PyTorch trains the first
+def test_a_worker_with_another_engine_is_refused(two_nodes, tmp_path, native_path, shapes):
     native_path("portable")
-    trial = Trial("regression", "2", 10, "tanh", 0.001, 0, 10)
-    plan = Plan((trial,), (GRIDS["regression-2"],))
+    trials = tuple(Trial("autoencoder", shape, 1, "tanh", 0.001, 0, 1) for shape in shapes)
+    plan = Plan(trials, tuple(GRIDS[f"autoencoder-{shape}"] for shape in shapes))
     with pytest.raises(cluster.ClusterError, match="the driver's native-portable"):
         list(run_on(tmp_path / "store", plan))
 

@@ -194,7 +194,9 @@ def test_every_hidden_output_is_counted_once_at_its_level(figure):
 @slow
 def test_histograms_are_read_as_counts_by_activation(figure, folder, tmp_path):
     found = histograms(folder)
-    assert found == {name: list(counts) for name, counts in figure("histogram")[0].items()}
+    arrays, meta = figure("histogram")
+    assert found.counts == {name: list(counts) for name, counts in arrays.items()}
+    assert found.share == meta["share"]
     assert histograms(tmp_path) is None
 
 

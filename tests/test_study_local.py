@@ -5,17 +5,20 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import report_rows
 
-from sudonet.experiments import GRIDS, Trial
+from sudonet.experiments import EXPERIMENTS, GRIDS, Trial
 from sudonet.study.estimate import Rates
 from sudonet.study.local import Tasks, remaining, run
 from sudonet.study.plan import Plan
 from sudonet.study.store import Store
+from sudonet.train import engine_name
 
 ACTIVATIONS = ("tanh", "relu", "sudo-2", "sudo-16", "r-sudo-4")
 
@@ -183,17 +186,39 @@ def test_a_full_disk_loses_no_row(tmp_path):
 def test_rates_come_from_a_probe_and_then_from_the_store(tmp_path):
     plan = small_plan(steps=2000, seeds=[0])
     tasks = Tasks()
-    rates = Rates((), lambda name: tasks[name].judged)
+    rates = Rates((), tasks)
     kinds = rates.unknown(plan.trials)
     assert len(kinds) == 3
     for trial in kinds:
-        rates.probe(trial, tasks[trial.experiment].data)
+        rates.probe(trial)
     assert rates.unknown(plan.trials) == []
     for trial in plan.trials:
         assert 0 < rates.cost(trial) < 10
     longer = replace(plan.trials[0], steps=200_000)
     assert rates.cost(longer) > 10 * rates.cost(plan.trials[0])
     rows = rows_of(plan, tmp_path / "store")
-    assert Rates(rows, lambda name: 0).unknown(plan.trials) == []
-    measured = Rates(rows, lambda name: 0).cost(plan.trials[0])
-    assert measured == pytest.approx(rows[0].cpu_seconds, rel=20)
+    known = Rates(rows, tasks)
+    assert known.unknown(plan.trials) == []
+    assert known.cost(plan.trials[0]) == pytest.approx(rows[0].cpu_seconds, rel=20)
+
+
+def test_rates_of_another_engine_do_not_count():
+    plan, tasks = small_plan(steps=2000, seeds=[0]), Tasks()
+
+    def rows(engine):
+        return [replace(report_rows.row(1.0), trial=trial, engine=engine) for trial in plan.trials]
+
+    for engine in ("auto", "torch"):
+        spec = EXPERIMENTS["regression"].spec(plan.trials[-1], tasks["regression"].data)
+        name = engine_name(spec, engine)
+        assert Rates(rows(name), tasks, engine).unknown(plan.trials) == []
+        assert len(Rates(rows("another"), tasks, engine).unknown(plan.trials)) == 3
+
+
+def test_an_interrupt_while_measuring_ends_it(monkeypatch):
+    monkeypatch.setattr("sudonet.study.estimate.PROBE_SECONDS", 1000)
+    rates, trial = Rates((), Tasks()), small_plan().trials[0]
+    rates.unknown([trial])  # loads what the probe needs
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        rates.probe(trial)

@@ -59,6 +59,8 @@ def test_levels_replace_those_of_the_preset():
         ({"tables": ["chess-1"]}, ["'chess-1'", "checkerboard-2"]),
         ({"levels": [3]}, ["3 levels", "256"]),
         ({"seeds": []}, ["seeds"]),
+        ({"seeds": [0, 2**63]}, ["seeds", "0 to 9223372036854775808"]),
+        ({"seeds": [-1, 3]}, ["seeds", "-1 to 3"]),
         ({"tables": []}, ["tables"]),
     ],
 )
@@ -91,6 +93,14 @@ def test_a_budget_takes_cheap_trials_first():
     assert not plan.within(0.001, lambda trial: trial.column).trials
 
 
+def test_a_trial_that_does_not_fit_keeps_no_other_out():
+    plan = make_plan(PRESETS["standard"], tables=["regression-2"])
+    dear = plan.trials[0]
+    assert dear.seed == 0
+    some = plan.within(len(plan.trials), lambda trial: 1e6 if trial == dear else 1.0)
+    assert some.left_out == (dear,)
+
+
 def test_a_budget_takes_no_autoencoder_before_what_it_is_divided_by():
     plan = make_plan(PRESETS["standard"], tables=["regression-2", "autoencoder-dense"])
     divisor = {t for t in plan.trials if t.cell == ("conv", 1, "tanh")}
@@ -101,6 +111,8 @@ def test_a_budget_takes_no_autoencoder_before_what_it_is_divided_by():
 
     without = plan.within(49, cost)
     assert {t.experiment for t in without.trials} == {"regression"}
+    regression = sum(t.experiment == "regression" for t in plan.trials)
+    assert len(plan.within(49 + regression, cost).trials) == regression
     networks = sum(t.experiment == "regression" and t.seed == 0 for t in plan.trials)
     some = plan.within(networks + 50 * len(divisor) + 7, cost)
     first = {t for t in divisor if t.seed == 0}

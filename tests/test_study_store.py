@@ -224,25 +224,10 @@ def test_readers_change_nothing(path):
     before = path.read_bytes(), path.stat().st_mtime_ns
     with Store.read(path) as store:
         assert len(store.rows()) == len(store.keys()) == 5
-        for write in (lambda: store.add(replica(9)), store.compact):
-            with pytest.raises(
-                StoreError, match=r"sqlite is open for reading only: use Store.open"
-            ):
-                write()
+        with pytest.raises(StoreError, match=r"sqlite is open for reading only: use Store.open"):
+            store.add(replica(9))
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_compacting_gives_space_back_and_keeps_the_rest(path):
-    filled(path, 3)
-    with Store.open(path) as store:
-        store.add(replica(3, spec="x" * 500_000))
-    sql(path, "DELETE FROM trials WHERE seed = 3")
-    with Store.open(path) as store:
-        assert path.stat().st_size > 500_000
-        store.compact()
-    assert path.stat().st_size < 100_000
-    assert seeds_in(path) == [0, 1, 2]
 
 
 def test_no_two_writers_however_they_come_and_go(path):

@@ -85,7 +85,7 @@ def numbers(name: str, text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if not match:
+        if not match or int(match[1]) > int(match[2] or match[1]):
             fail(f"--{name} must be numbers such as 0,1,2 or 0-4, got {text!r}")
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
     return found
@@ -96,14 +96,14 @@ def figures_folder(store: Path) -> Path:
     return store.parent / "figures"
 
 
-def rows_of(path: Path) -> list[Row]:
-    """All rows of a store that must be there."""
+def rows_and_note(path: Path) -> tuple[list[Row], str]:
+    """All rows of a store that must be there, and what a reader of it must know."""
     from sudonet.study.store import Store, StoreError
 
     if not path.exists():
         fail(f"there is no store at {path}: run `sudonet reproduce` first, or name one by --store")
     try:
         with Store.read(path) as store:
-            return store.rows()
+            return store.rows(), store.note()
     except StoreError as error:
         fail(str(error))

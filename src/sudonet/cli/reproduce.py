@@ -218,6 +218,7 @@ class _Run:
                         f"stopped: what was finished is in {self.path}; the same command goes on "
                         "with it",
                         soft_wrap=True,
+                        markup=False,
                     )
                     raise typer.Exit(130) from None
         self._ending()
@@ -265,12 +266,12 @@ class _Run:
 
         left = remaining(self.plan, store, self.tasks, self.engine) if store else self.plan
         rows = store.rows() if store else ()
-        rates = Rates(rows, lambda experiment: self.tasks[experiment].judged)
+        rates = Rates(rows, self.tasks, self.engine)
         unknown = rates.unknown(left.trials)
         if unknown:
             words = "measuring this machine"
             for trial in track(unknown, words, console=self.console, transient=True):
-                rates.probe(trial, self.tasks[trial.experiment].data)
+                rates.probe(trial)
         if self.budget is not None:
             left = left.within(self.budget * self.at_once, rates.cost)
         self.console.print(plan_table(self.plan, left, rates.cost, self.at_once))
@@ -280,12 +281,13 @@ class _Run:
         for name in plan.by_experiment():
             source = self.tasks[name].source
             note = f", in place of {source.stand_in_for}" if source.stand_in_for else ""
-            self.console.print(f"{name}: {source.name}{note}", soft_wrap=True)
+            self.console.print(f"{name}: {source.name}{note}", soft_wrap=True, markup=False)
 
     def _ending(self) -> None:
         from sudonet.report.summary import agreements, all_cells, summary
 
-        found = agreements(all_cells(options.rows_of(self.path)))
+        rows, _ = options.rows_and_note(self.path)
+        found = agreements(all_cells(rows))
         asked = {grid.id for grid in self.plan.tables}
         self.console.print(summary(one for one in found if one.table in asked))
-        self.console.print(f"results: {self.path}", soft_wrap=True)
+        self.console.print(f"results: {self.path}", soft_wrap=True, markup=False)

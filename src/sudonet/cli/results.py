@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from sudonet.cli import options
 from sudonet.cli.fail import fail
-from sudonet.cli.options import STORE, StorePath, figures_folder, rows_of
+from sudonet.cli.options import STORE, StorePath, figures_folder
 
 if TYPE_CHECKING:
     from sudonet.study.store import Row
@@ -94,11 +95,7 @@ def export_results(
 
 def rows_and_note(path: Path) -> tuple[list[Row], str]:
     """All rows of a store that must be there, and its note, which goes to standard error too."""
-    from sudonet.study.store import Store
-
-    rows = rows_of(path)
-    with Store.read(path) as store:
-        note = store.note()
+    rows, note = options.rows_and_note(path)
     if note:
         typer.echo(note, err=True)
     return rows, note

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -130,14 +130,15 @@ def run(
                 batch = waiting.popleft()
                 if batch.experiment not in data:
                     data[batch.experiment] = ray.put(tasks.experiment(batch.experiment).load())
-                name = _engine(batch, tasks, engine)
+                experiment = tasks.experiment(batch.experiment)
+                names = _engines(batch.trials, experiment, tasks[batch.experiment], engine)
                 reference = train.remote(
                     batch.trials,
-                    tasks.experiment(batch.experiment),
+                    experiment,
                     data[batch.experiment],
                     tasks[batch.experiment].source.checksum,
                     engine,
-                    name,
+                    names,
                     cpus_per_task,
                     expected,
                 )
@@ -153,10 +154,11 @@ def run(
                 ray.cancel(reference, force=True)
 
 
-def _engine(batch: Batch, tasks: Tasks, engine: str) -> str:
-    """The engine that this machine would use for a batch, and that workers have to use."""
-    spec = tasks.experiment(batch.experiment).spec(batch.trials[0], tasks[batch.experiment].data)
-    return engine_name(spec, engine)
+def _engines(
+    trials: Iterable[Trial], experiment: Experiment, task: Task, engine: str
+) -> dict[Trial, str]:
+    """The engine that this machine would use for each trial, and that workers have to use."""
+    return {trial: engine_name(experiment.spec(trial, task.data), engine) for trial in trials}
 
 
 def _rows(ray: Any, reference: Any, batch: Batch, tasks: Tasks, engine: str) -> list[Row]:
@@ -202,7 +204,7 @@ def _train(
     loaded: Any,
     checksum: str,
     engine: str,
-    name: str,
+    names: dict[Trial, str],
     threads: int,
     expected: dict[str, str],
 ) -> list[Row]:
@@ -218,12 +220,12 @@ def _train(
             f"a worker has {', '.join(differing)}: install the driver's versions on every node"
         )
     task = _task(_Loaded(experiment, loaded, checksum))
-    own = engine_name(experiment.spec(trials[0], task.data), engine)
-    if own != name:
-        raise ClusterError(
-            f"a worker's engine is {own}, the driver's {name}, which rounds differently: use "
-            "nodes of one kind, or set SUDONET_NATIVE alike on all of them"
-        )
+    for trial, own in _engines(trials, experiment, task, engine).items():
+        if own != names[trial]:
+            raise ClusterError(
+                f"a worker's engine is {own}, the driver's {names[trial]}, which rounds "
+                "differently: use nodes of one kind, or set SUDONET_NATIVE alike on all of them"
+            )
     return list(trained(trials, task, engine, threads))
 
 

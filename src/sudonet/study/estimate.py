@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from sudonet.experiments import EXPERIMENTS, Trial
+from sudonet.experiments import Trial
+from sudonet.study.local import Tasks
 from sudonet.study.store import Row
-from sudonet.train import AnySpec, Data, train
+from sudonet.train import AnySpec, Data, engine_name, stream
+
+Kind: TypeAlias = tuple[str, str, int]
+"""Experiment, shape and column: networks that take as long as one another."""
 
 PROBE_SECONDS = 0.1
 """How long a probe should take, roughly."""
@@ -26,40 +31,53 @@ class Rates:
     Parameters
     ----------
     rows
-        What was measured before, on this engine.
-    judged
-        How many samples an experiment judges a network by.
+        What was measured before; those of other engines do not count.
+    tasks
+        The experiments' data.
+    engine
+        As in :func:`sudonet.train.train`.
     """
 
-    def __init__(self, rows: Iterable[Row], judged: Callable[[str], int]) -> None:
-        measured: dict[Any, list[float]] = {}
+    def __init__(self, rows: Iterable[Row], tasks: Tasks, engine: str = "auto") -> None:
+        measured: dict[tuple[Kind, str], list[float]] = defaultdict(list)
         for row in rows:
             if row.trial.steps and not row.failed:
                 seconds = row.cpu_seconds / row.trial.steps
-                measured.setdefault(_kind(row.trial), []).append(seconds)
-        self._step = {kind: median(some) for kind, some in measured.items()}
-        self._judged = judged
+                measured[_kind(row.trial), row.engine].append(seconds)
+        self._step = {key: median(some) for key, some in measured.items()}
+        self._tasks, self._engine = tasks, engine
+        self._specs: dict[Kind, AnySpec] = {}
 
     def unknown(self, trials: Iterable[Trial]) -> list[Trial]:
         """A trial of every kind that has to be probed first."""
-        return list({_kind(t): t for t in trials if _kind(t) not in self._step}.values())
+        return list({_kind(t): t for t in trials if self._key(t) not in self._step}.values())
 
-    def probe(self, trial: Trial, data: Data) -> None:
+    def probe(self, trial: Trial) -> None:
         """Train a network of the trial's kind for a moment."""
-        spec = EXPERIMENTS[trial.experiment].spec(trial, data)
-        self._step[_kind(trial)] = _seconds_a_step(spec)
+        self._step[self._key(trial)] = _seconds_a_step(self._spec(trial), self._engine)
 
     def cost(self, trial: Trial) -> float:
         """Seconds that training and judging a network take on one thread."""
-        a_step = self._step[_kind(trial)]
-        return a_step * (trial.steps + FORWARD * self._judged(trial.experiment) / 100)
+        judged = self._tasks[trial.experiment].judged / self._spec(trial).batch_size
+        return self._step[self._key(trial)] * (trial.steps + FORWARD * judged)
+
+    def _key(self, trial: Trial) -> tuple[Kind, str]:
+        return _kind(trial), engine_name(self._spec(trial), self._engine)
+
+    def _spec(self, trial: Trial) -> AnySpec:
+        """Of a network of the trial's kind."""
+        kind = _kind(trial)
+        if kind not in self._specs:
+            experiment = self._tasks.experiment(trial.experiment)
+            self._specs[kind] = experiment.spec(trial, self._tasks[trial.experiment].data)
+        return self._specs[kind]
 
 
-def _kind(trial: Trial) -> tuple[str, str, int]:
+def _kind(trial: Trial) -> Kind:
     return trial.experiment, trial.shape, trial.column
 
 
-def _seconds_a_step(spec: AnySpec) -> float:
+def _seconds_a_step(spec: AnySpec, engine: str) -> float:
     generator = np.random.default_rng(0)
     samples = spec.batch_size
     inputs, targets = (
@@ -75,7 +93,7 @@ def _seconds_a_step(spec: AnySpec) -> float:
 
     def seconds(steps: int) -> float:
         # CPU time: what else the machine does at this moment does not count
-        results = train([replace(spec, steps=steps)] * together, data, threads=1)
+        results = stream([replace(spec, steps=steps)] * together, data, engine=engine, threads=1)
         return sum(result.cpu_seconds for result in results) / together
 
     seconds(1)  # the first call sets libraries up

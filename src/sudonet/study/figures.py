@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -153,13 +153,28 @@ def make(
     return [job.path for job in jobs]
 
 
-def histograms(folder: Path) -> dict[str, list[int]] | None:
-    """How often each level was emitted, lowest first, by activation; None if not made yet."""
+class Histograms(NamedTuple):
+    """How often hidden units emit each value.
+
+    Parameters
+    ----------
+    counts
+        Lowest value first, by activation.
+    share
+        Of the full protocol's steps that the networks were trained for.
+    """
+
+    counts: Mapping[str, Sequence[int]]
+    share: float
+
+
+def histograms(folder: Path) -> Histograms | None:
+    """What the figure of that name shows; None if it was not made yet."""
     path = folder / "histogram.npz"
     if not path.exists():
         return None
-    arrays, _ = read(path)
-    return {name: counts.tolist() for name, counts in arrays.items()}
+    arrays, meta = read(path)
+    return Histograms({name: counts.tolist() for name, counts in arrays.items()}, meta["share"])
 
 
 def _report(progress: Progress, before: int, total: int, done: int, _: int) -> None:
@@ -192,7 +207,7 @@ class _Job:
             _, found = read(self.path)
         except FigureError:
             return False
-        del found["values"]
+        found.pop("values", None)
         return comparable(found) == comparable(self.meta)
 
     def is_ready(self, results: Mapping[AnySpec, Result]) -> bool:

@@ -10,6 +10,9 @@ from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, Grid, Tri
 from sudonet.experiments.experiment import Recipe
 from sudonet.experiments.presets import Preset, Reduction
 
+SEEDS = 2**63
+"""So many different ones the store can hold."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -60,7 +63,8 @@ class Plan:
     def within(self, seconds: float, cost: Callable[[Trial], float]) -> Plan:
         """As much of the plan as fits, one trial of many cells before many trials of one.
 
-        What an experiment's cells are divided by comes before them: without it they show nothing.
+        What an experiment's cells are divided by comes before them: without it they show
+        nothing, and are left out, too.
         """
         first: dict[str, float] = defaultdict(float)
         for trial in filter(_is_reference, self.trials):
@@ -71,10 +75,15 @@ class Plan:
             return trial.seed, -trial.rate, place, not _is_reference(trial), trial
 
         kept: list[Trial] = []
-        left_out, spent = list(self.left_out), 0.0
+        left_out, useless = list(self.left_out), set()
         for trial in sorted(self.trials, key=order):
-            spent += cost(trial)
-            (kept if spent <= seconds else left_out).append(trial)
+            if trial.experiment not in useless and cost(trial) <= seconds:
+                seconds -= cost(trial)
+                kept.append(trial)
+                continue
+            left_out.append(trial)
+            if _is_reference(trial):
+                useless.add(trial.experiment)
         return replace(self, trials=tuple(sorted(kept)), left_out=tuple(left_out))
 
 
@@ -109,6 +118,8 @@ def make_plan(
         raise ValueError(
             f"no table has {min(other)} levels: choose from {', '.join(map(str, LEVELS))}"
         )
+    if seeds is not None and not 0 <= min(seeds) <= max(seeds) < SEEDS:
+        raise ValueError(f"seeds must be from 0 to {SEEDS - 1:,}, got {min(seeds)} to {max(seeds)}")
     grids, trials = [], set()
     for grid in GRIDS.values():
         if tables is not None and grid.id not in tables:

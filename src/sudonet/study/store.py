@@ -231,11 +231,6 @@ class Store:
             f"{VERSION}): {read}, {few.get(left_out, f'{left_out:,} could not and are left out')}."
         )
 
-    def compact(self) -> None:
-        """Give the space of deleted rows back to the disk."""
-        with self._writing():
-            self._connection.execute("VACUUM")
-
     def _understood(self, experiment: str | None = None) -> tuple[list[Row], int]:
         """Rows, and how many more there are that only a newer version understands."""
         query = f"{_SELECT} WHERE experiment IS coalesce(?, experiment)"

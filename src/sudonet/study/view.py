@@ -98,7 +98,8 @@ class View:
             self._bars.update(self._overall, completed=share)
         elif time.monotonic() >= self._line_after:
             self._line_after = time.monotonic() + LINE_SECONDS
-            self._console.print(f"{self._status()}; {_words(row)}", soft_wrap=True)
+            text = f"{self._status()}; {_words(row)}"
+            self._console.print(text, soft_wrap=True, markup=False)
 
     def working(self, done: int, total: int) -> None:
         """Network-steps of the experiment that runs: shows life while long trials last."""
