@@ -41,7 +41,8 @@ lint: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-docs-figures: .venv/installed
+docs-figures: .venv/installed-dev
+	.ci/browser
 	$(BIN)/python docs/figures.py
 
 bench: .venv/installed-bench

@@ -48,6 +48,7 @@ def cell(value, spread=0.0, replicas=3, **others):
         "source": "a board",
         "checksum": "c0ffee",
         "stand_in_for": None,
+        "recipe": "r",
         "full": True,
         "protocol": "full",
     }

@@ -116,8 +116,16 @@ def test_rates_are_compared_on_the_replicas_that_all_have():
 
 
 def test_without_common_replicas_rates_are_compared_on_what_there_is():
-    found = one([row(60, 0), row(50, 1), row(80, 2, 0.0001)])
-    assert (found.rate, found.value) == (0.0001, 80)
+    found = one([row(60, 0), row(50, 1), row(80, 2, 0.0001), row(82, 3, 0.0001)])
+    assert (found.rate, found.value) == (0.0001, 81)
+
+
+def test_a_rate_that_was_only_begun_does_not_take_over():
+    begun = [row(90, 0), row(99, 1), row(99, 2), row(91, 0, 0.0001)]
+    assert (one(begun).rate, one(begun).value, one(begun).rates) == (0.001, 96, 1)
+    assert one(begun).protocol == "reduced: 1 of 2 rates"
+    further = [*begun, row(99.5, 1, 0.0001)]
+    assert (one(further).rate, one(further).replicas, one(further).rates) == (0.0001, 2, 2)
 
 
 def test_rates_outside_the_protocol_do_not_count():
@@ -159,7 +167,8 @@ def test_the_choice_does_not_depend_on_the_order_of_rows():
     [
         (whole(((80, 81, 82),)), "reduced: 1 of 2 rates"),
         (whole(((80, 81), (70, 71))), "reduced: 2 of 3 replicas"),
-        (whole(((80, 81, 82), (70,))), "reduced: 1 of 3 replicas"),
+        (whole(((80, 81, 82), (70,))), "reduced: 1 of 2 rates"),
+        (whole(((80, 81, 82), (70, 71))), "reduced: 2 of 3 replicas"),
         (whole(steps=200), "reduced: 20 % of the steps"),
         (whole(steps=995), "reduced: 99.5 % of the steps"),
         ([row(1, steps=5)], "reduced: 1 of 2 rates, 1 of 3 replicas, 0.5 % of the steps"),
@@ -256,9 +265,15 @@ def test_memorization_without_a_tanh_cell_is_not_compared(base):
     assert ("relu", 50) not in compare(GRIDS["memorization-4"], {("relu", 50): cell(600.0)} | base)
 
 
-def test_memorization_of_two_pictures_is_not_compared():
-    found = {("relu", 50): cell(600.0), ("tanh", 50): cell(500.0, checksum="other")}
+@pytest.mark.parametrize(
+    "other",
+    [{"checksum": "other"}, {"engine": "torch-cpu"}, {"share_of_steps": 0.5}, {"recipe": "old"}],
+)
+def test_memorization_is_divided_by_a_tanh_cell_that_was_trained_alike(other):
+    found = {("relu", 50): cell(600.0), ("tanh", 50): cell(500.0, **other)}
     assert list(compare(GRIDS["memorization-4"], found)) == [("tanh", 50)]
+    found["tanh", 50] = replace(found["tanh", 50], others=(cell(400.0),))
+    assert compare(GRIDS["memorization-4"], found)["relu", 50].ours == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("name", GRIDS)

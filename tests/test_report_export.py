@@ -85,7 +85,7 @@ def test_no_rows_make_a_file_with_columns(tmp_path, name):
 
 def test_without_pyarrow_the_error_names_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(RuntimeError, match=r"pip install 'sudonet\[parquet\]', or .*\.csv"):
+    with pytest.raises(ImportError, match=r"pip install 'sudonet\[parquet\]', or .*\.csv"):
         export(ROWS, tmp_path / "rows.parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -119,6 +119,16 @@ def test_the_simulated_ceiling_is_near_the_protocols(name):
     assert published.ceiling(name) == pytest.approx(CEILING[name], abs=0.03)
 
 
+def test_the_ceiling_of_a_part_of_a_table():
+    table = published.table("r-checkerboard-1")
+    whole = published.ceiling(table.id)
+    assert published.ceiling(table.id, frozenset(table.cells)) == whole
+    narrow = frozenset(place for place in table.cells if place[1] == 5)
+    assert published.ceiling(table.id, narrow) < whole - 0.05
+    for few in (frozenset(), frozenset(table.cells[:2])):
+        assert published.ceiling(table.id, few) == whole
+
+
 def test_the_ceiling_falls_as_noise_rises(monkeypatch):
     quiet = published.ceiling.__wrapped__("checkerboard-2")
     differences = published._differences

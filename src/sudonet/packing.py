@@ -240,6 +240,13 @@ class Packing:
 def pack(codes: Array, levels: int) -> Array:
     """Codes 0..levels-1 as bytes, row by row: see :meth:`Packing.pack`.
 
+    Parameters
+    ----------
+    codes
+        Integers; the last axis is a row.
+    levels
+        How many codes there are.
+
     Examples
     --------
     >>> pack(np.array([1, 2, 3, 0, 3]), levels=4)
@@ -250,6 +257,15 @@ def pack(codes: Array, levels: int) -> Array:
 
 def unpack(packed: Array, levels: int, length: int) -> Array:
     """The codes that :func:`pack` was given, uint8, ``length`` in a row.
+
+    Parameters
+    ----------
+    packed
+        Bytes; the last axis is a row.
+    levels
+        How many codes there are.
+    length
+        Codes in a row.
 
     Examples
     --------

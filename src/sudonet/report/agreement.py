@@ -54,7 +54,7 @@ class Agreement:
         The same over all cells with a value, as printed. It differs where tables are
         compared by ratio.
     ceiling
-        The rank correlation that the paper's own noise allows.
+        The rank correlation that the paper's own noise allows over the cells with a value.
     within_noise, within_three
         Share of the cells compared that differ by at most the noise, and three times that.
     mean_difference
@@ -85,8 +85,8 @@ def compare(grid: Grid, cells: Mapping[Place, Cell]) -> dict[Place, Comparison]:
 
     Memorization is compared by ratio: a cell of ours is divided by our tanh cell of the same
     column, a cell of the paper by the paper's. The picture differs, so raw errors would
-    differ even if all networks behaved alike. A cell without a tanh cell on the same data
-    cannot be compared and is left out.
+    differ even if all networks behaved alike. A cell without a tanh cell that was trained in
+    the same way cannot be compared and is left out.
     """
     table = published.table(grid.id)
     unit = published.noise_as_compared(grid.id).max
@@ -127,7 +127,7 @@ def agreement(grid: Grid, cells: Mapping[Place, Cell]) -> Agreement:
         table=grid.id,
         spearman=_spearman({p: (found.ours, found.published) for p, found in compared.items()}),
         spearman_raw=_spearman(raw),
-        ceiling=published.ceiling(grid.id),
+        ceiling=published.ceiling(grid.id, frozenset(raw)),
         within_noise=_share([o <= 1 + ROUNDING for o in off]),
         within_three=_share([o <= 3 + ROUNDING for o in off]),
         mean_difference=statistics.fmean(differences) if differences else None,
@@ -158,10 +158,9 @@ def _as_compared(cells: Mapping[Place, Cell], place: Place, table: PublishedTabl
     cell = cells.get(place)
     if cell is None or cell.value is None or not table.compared_by_ratio:
         return None if cell is None else cell.value
-    base = cells.get(("tanh", place[1]))
-    if base is None or not base.value or base.checksum != cell.checksum:
-        return None
-    return cell.value / base.value
+    tanh = cells.get(("tanh", place[1]))
+    base = tanh and tanh.as_trained(cell)
+    return cell.value / base.value if base and base.value else None
 
 
 def _spearman(pairs: Mapping[Place, tuple[float, float]]) -> float | None:

@@ -23,8 +23,8 @@ RecipeOf: TypeAlias = Callable[[str, int], Recipe]
 Group: TypeAlias = tuple[str, str, int, str]
 """Data, engine, steps and recipe, which all rows of a cell share."""
 
-SAME = 0.01
-"""Shares of steps that differ by less are equal; they were rounded to whole steps."""
+SAME = 0.02
+"""Shares of steps that differ by less, of the larger, are equal: steps are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Cell:
     rate
         The best learning rate; None without a value.
     rates
-        How many rates were tried.
+        How many rates were tried, without those that have been begun only.
     steps, share_of_steps
         How long each network was trained, and as a share of the full protocol.
     diverged, failed, trials
@@ -50,14 +50,16 @@ class Cell:
         together.
     seconds
         CPU time of all of them.
-    engine, source, checksum, stand_in_for
-        What trained them, and the data as its ``Source`` names it.
+    engine, source, checksum, stand_in_for, recipe
+        What trained them, the data as its ``Source`` names it, and the digest of the recipe.
     full
         Whether the full protocol was followed.
     protocol
         The same in words: ``"full"``, or what is missing.
     reason
         Why there is no value.
+    others
+        The same cell from rows that were trained in another way, the next best first.
     """
 
     value: float | None
@@ -75,9 +77,28 @@ class Cell:
     source: str
     checksum: str
     stand_in_for: str | None
+    recipe: str
     full: bool
     protocol: str
     reason: str | None = None
+    others: tuple[Cell, ...] = ()
+
+    def unlike(self, other: Cell) -> str | None:
+        """Why two cells cannot be compared; None if they were trained in the same way."""
+        if self.checksum != other.checksum:
+            return "trained on different data"
+        if self.engine != other.engine:
+            return f"trained by different engines, {self.engine} and {other.engine}"
+        if not same_share(self, other) or self.rates != other.rates:
+            return f"one is {self.protocol}, the other {other.protocol}"
+        return None
+
+    def as_trained(self, like: Cell) -> Cell | None:
+        """The best form of the cell that was trained as ``like`` was, a cell of its column."""
+        for cell in (self, *self.others):
+            if cell.recipe == like.recipe and cell.unlike(like) is None:
+                return cell
+        return None
 
 
 def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, Cell]:
@@ -89,7 +110,8 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     networks is taken, then the one nearest to the protocol's steps, then the first by name
     of data and engine. Rates outside the protocol do not count: every cell gets the same tuning.
 
-    The rate is chosen by the mean over the replicas that all rates have. A rate at which
+    The rate is chosen by the mean over the replicas that all rates have. One that has been
+    begun only, for half of the replicas of another or fewer, does not count yet. A rate at which
     networks diverged is worse than any at which none did; if no other is left, its value is
     the mean over the networks that did not diverge.
 
@@ -121,7 +143,7 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     for place in grid.cells:
         ranked = _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
         if ranked:
-            found[place] = ranked[0]
+            found[place] = replace(ranked[0], others=tuple(ranked[1:]))
     reference = EXPERIMENTS[grid.experiment].reference
     if reference is None:
         return found
@@ -131,7 +153,18 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         if (row.trial.experiment, row.trial.cell) == (grid.experiment, reference)
     ]
     references = _ranked(of_reference, recipe_of(*reference[:2]), higher)
-    return {place: _relative(cell, references) for place, cell in found.items()}
+    return {
+        place: replace(
+            _relative(cell, references),
+            others=tuple(_relative(other, references) for other in cell.others),
+        )
+        for place, cell in found.items()
+    }
+
+
+def same_share(one: Cell, other: Cell) -> bool:
+    """Whether two cells were trained for the same share of their steps."""
+    return math.isclose(one.share_of_steps, other.share_of_steps, rel_tol=SAME)
 
 
 def _ranked(rows: Iterable[Row], recipe: Recipe, higher: bool) -> list[Cell]:
@@ -162,6 +195,8 @@ def _cell(group: list[Row], recipe: Recipe, higher: bool) -> Cell:
         if row.failed is None:
             trained[row.trial.rate][row.trial.seed] = _finite(row)
     values = [value for by_seed in trained.values() for value in by_seed.values()]
+    most = min(recipe.replicas, max(map(len, trained.values()), default=0))
+    trained = {rate: by_seed for rate, by_seed in trained.items() if len(by_seed) > most / 2}
     rate = _best_rate(trained, higher)
     chosen = [] if rate is None else [v for v in trained[rate].values() if v is not None]
     protocol = _protocol({rate: len(seeds) for rate, seeds in trained.items()}, group, recipe)
@@ -182,6 +217,7 @@ def _cell(group: list[Row], recipe: Recipe, higher: bool) -> Cell:
         source=first.source,
         checksum=first.checksum,
         stand_in_for=first.stand_in_for,
+        recipe=first.recipe,
         full=protocol == "full",
         protocol=protocol,
         reason=None if chosen else _why_none(group),
@@ -243,8 +279,7 @@ def _relative(cell: Cell, references: list[Cell]) -> Cell:
     usable = [r for r in references if r.checksum == cell.checksum and r.value]
 
     def unlike(reference: Cell) -> tuple[bool, bool]:
-        steps = abs(reference.share_of_steps - cell.share_of_steps)
-        return steps > SAME, reference.engine != cell.engine
+        return not same_share(reference, cell), reference.engine != cell.engine
 
     best = min(usable, key=unlike, default=None)
     if best is None or best.value is None:

@@ -8,7 +8,7 @@ is undecided as long as pairs that cannot be told could turn it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,14 +19,15 @@ from sudonet.report import published
 from sudonet.report.agreement import ROUNDING
 from sudonet.report.pair import Pair, Tables, against, usable
 from sudonet.staircase import Staircase
-
-Histograms: TypeAlias = Mapping[str, Sequence[int]]
-"""How often hidden units emit each value, lowest first, by activation."""
+from sudonet.study.figures import Histograms
 
 Finding: TypeAlias = tuple[bool | None, list[str]]
 """Whether a statement holds, None if that cannot be told, and the numbers behind it."""
 
 WORDS = {True: "supported", False: "not supported", None: "undecided"}
+FOUND = {True: "holds", False: "does not hold", None: "within our error"}
+UNKNOWN = "unknown"
+"""What a line of evidence begins with: what a pair shows, or that it cannot be compared."""
 
 ENOUGH = 2 / 3
 """The share of pairs that must hold where a claim speaks of many."""
@@ -95,7 +96,7 @@ def judge(tables: Tables, histograms: Histograms | None = None) -> list[Verdict]
         "R-SUDO-256 is as good as relu in memorization.": _rectified_memorizes,
         "Where tanh beats relu, SUDO beats R-SUDO.": _families_follow,
         "The extreme levels are used most, in SUDO and in tanh cut into 8 bins.": (
-            lambda _: _extremes(histograms or {})
+            lambda _: _extremes(histograms or Histograms({}, 1.0))
         ),
         "Autoencoding: SUDO-64 and above equal tanh at every scale; all improve with scale.": (
             _autoencoders
@@ -143,12 +144,12 @@ def _middle_is_best(tables: Tables) -> Finding:
 
 def _width_rescues(tables: Tables) -> Finding:
     name = "checkerboard-2"
-    cell, why = usable(tables, (name, "sudo-2", 5))
+    found, why = usable(tables, (name, "sudo-2", 5))
     start: Finding = None, [f"unknown: {why}"]
-    if cell is not None and cell.value is not None:
-        near = cell.value <= NEAR_CHANCE
-        words = f"5 units: sudo-2 {cell.value:.1f} % (about chance: at most {NEAR_CHANCE:.0f} %)"
-        start = near, [words + ("" if cell.full else ", not by the full protocol")]
+    if found and (value := found[0].value) is not None:
+        words = f"5 units: sudo-2 {value:.1f} % (about chance: at most {NEAR_CHANCE:.0f} %)"
+        short = "" if found[0].full else ", not by the full protocol"
+        start = value <= NEAR_CHANCE, [words + short]
     wide = [
         against(tables, (name, "sudo-2", column), (name, "tanh", column))
         for column in (50, 100, 200)
@@ -253,8 +254,11 @@ def _families_follow(tables: Tables) -> Finding:
 def _extremes(histograms: Histograms) -> Finding:
     facts: list[bool | None] = []
     numbers = ["holds if the lowest and the highest are used more than any other, in each"]
+    if histograms.counts:
+        short = "" if histograms.share == 1 else ", not by the full protocol"
+        numbers.append(f"one network of each unit{short}")
     for unit, bins in BINS.items():
-        counts = histograms.get(unit)
+        counts = histograms.counts.get(unit)
         if counts is None:
             facts.append(None)
             numbers.append(f"unknown: no histogram of {unit}")
@@ -374,8 +378,7 @@ def _tally(title: str, facts: Sequence[bool | None], need: float) -> str:
 
 
 def _line(pair: Pair, fact: bool | None) -> str:
-    words = {True: "holds", False: "does not hold", None: "within our error"}
-    return f"{'unknown' if pair.ahead is None else words[fact]}: {pair.text}"
+    return f"{UNKNOWN if pair.ahead is None else FOUND[fact]}: {pair.text}"
 
 
 def _share(facts: Sequence[bool | None], need: float) -> bool | None:

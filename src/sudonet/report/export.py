@@ -80,7 +80,7 @@ def _write_parquet(records: list[dict[str, Any]], kinds: dict[str, str], path: P
         arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise RuntimeError(
+        raise ImportError(
             "writing .parquet needs pyarrow: pip install 'sudonet[parquet]', or export to .csv"
         ) from error
     types = {"str": arrow.string(), "int": arrow.int64(), "float": arrow.float64()}

@@ -91,11 +91,6 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=DPI, metadata=UNDATED[path.suffix[1:]])
 
 
-def captions(folder: Path) -> dict[str, str]:
-    """The captions of the figures that ``folder`` has, by figure, in the order of the paper."""
-    return {name: caption(name, read(path)[1]) for name, path in _files(folder).items()}
-
-
 def caption(name: str, meta: Meta) -> str:
     """What a figure shows, and how long and on what its networks were really trained."""
     _check(name)

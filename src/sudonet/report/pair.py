@@ -1,13 +1,15 @@
 """One cell against another: which is better, and whether that is more than noise.
 
-That two cells are as good as one another allows for a margin, the largest of three: the paper's
-own noise in that column, the last digit that the paper prints, and twice the standard error of
-our difference. That one beats the other is a statement about our networks, which more of them
-can decide; so the paper's noise has no part in it.
+That two cells are as good as one another allows for a margin: the paper's own noise in that
+column, or the last digit that the paper prints. A difference beyond it counts if it is also
+beyond our error, twice the standard error of our difference; otherwise it cannot be told. That
+one beats the other is a statement about our networks, which more of them can decide; so the
+paper's noise has no part in it.
 
 Two cells are not compared if one is missing or has fewer than two replicas, or if they were
-trained on different data, for different shares of the protocol's steps or with different numbers
-of rates.
+trained on different data, by different engines, for different shares of the protocol's steps or
+with different numbers of rates. Where a cell was trained in several ways, those are compared that
+are alike.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TypeAlias
 
 from sudonet.report import published
 from sudonet.report.agreement import ROUNDING
-from sudonet.report.cell import SAME, Cell, Place
+from sudonet.report.cell import Cell, Place
 
 Tables: TypeAlias = Mapping[str, Mapping[Place, Cell]]
 """Cells of every table, by its name."""
@@ -41,7 +43,7 @@ class Pair:
     ahead
         How much better the first cell is; None where that is unknown.
     margin
-        What noise allows.
+        What the paper's noise allows.
     error
         What the spread of our replicas allows.
     full
@@ -55,12 +57,17 @@ class Pair:
     full: bool = True
 
     def as_good(self) -> bool | None:
-        """The first is not worse than the second beyond the margin."""
-        return None if self.ahead is None else self.ahead >= -self.margin - ROUNDING
+        """The first is not worse beyond the margin; None where our error hides it."""
+        return None if self.ahead is None else self._within_margin(max(0.0, -self.ahead))
 
     def alike(self) -> bool | None:
-        """Neither is better beyond the margin."""
-        return None if self.ahead is None else abs(self.ahead) <= self.margin + ROUNDING
+        """Neither is better beyond the margin; None where our error hides it."""
+        return None if self.ahead is None else self._within_margin(abs(self.ahead))
+
+    def _within_margin(self, distance: float) -> bool | None:
+        if self.margin + ROUNDING < distance <= self.error + ROUNDING:
+            return None
+        return distance <= self.margin + ROUNDING
 
     def beats(self) -> bool | None:
         """The first is better beyond our error; None where it is better, but within it."""
@@ -71,52 +78,61 @@ class Pair:
 
 def against(tables: Tables, first: Spot, second: Spot) -> Pair:
     """Compare two cells; ``ahead`` is positive if the first is better."""
-    (a, why_a), (b, why_b) = usable(tables, first), usable(tables, second)
-    if a is None or b is None or a.value is None or b.value is None:
-        return Pair(why_a or why_b)
-    if a.checksum != b.checksum:
-        return Pair(f"{_both(first, second)}: trained on different data")
-    if abs(a.share_of_steps - b.share_of_steps) > SAME or a.rates != b.rates:
-        return Pair(f"{_both(first, second)}: one is {a.protocol}, the other {b.protocol}")
-    noises = [_noise(tables, spot, a.checksum) for spot in (first, second)]
+    (ones, why_one), (others, why_other) = usable(tables, first), usable(tables, second)
+    if not ones or not others:
+        return Pair(why_one or why_other)
+    matching = ((a, b) for a in ones for b in others if _unlike(a, b, first, second) is None)
+    a, b = next(matching, (ones[0], others[0]))
+    if a.value is None or b.value is None or (why := _unlike(a, b, first, second)):
+        return Pair(f"{_both(first, second)}: {why}")
+    noises = [_noise(tables, spot, cell) for spot, cell in ((first, a), (second, b))]
     known = [noise for noise in noises if noise is not None]
     if len(known) < len(noises):
         return Pair(f"{_both(first, second)}: there is no tanh cell to relate the noise to")
     table = published.table(first[0])
     digits = table.decimals
-    margins = {
-        "the paper's noise": max(known),
-        "the last digit": 10.0**-digits,
-        "twice our standard error": 2 * math.sqrt(_error(a) ** 2 + _error(b) ** 2),
-    }
-    source, margin = max(margins.items(), key=lambda item: item[1])
-    error = max(margins["the last digit"], margins["twice our standard error"])
+    last_digit = 10.0**-digits
+    margin = max(*known, last_digit)
+    error = max(last_digit, 2 * math.hypot(_error(a), _error(b)))
     ahead = a.value - b.value if table.higher_is_better else b.value - a.value
     numbers = f"{a.value:.{digits}f}", f"{b.value:.{digits}f}"
     distance = f"{'ahead' if ahead > 0 else 'behind'} by {abs(ahead):.{digits}f}"
     text = (
         f"{_both(first, second, *numbers)}: {'level' if abs(ahead) <= ROUNDING else distance}, "
-        f"margin {margin:.{digits}f} ({source})"
-        f"{f', our error {error:.{digits}f}' if error < margin else ''}"
+        f"margin {margin:.{digits}f}, our error {error:.{digits}f}"
         f"{'' if a.full and b.full else ', not by the full protocol'}"
     )
     return Pair(text, ahead, margin, error, a.full and b.full)
 
 
-def usable(tables: Tables, spot: Spot) -> tuple[Cell | None, str]:
-    """A cell that can be compared; otherwise why not."""
+def usable(tables: Tables, spot: Spot) -> tuple[list[Cell], str]:
+    """A cell in every form that can be compared, the best first; if there is none, why."""
     name, activation, column = spot
     cell = tables.get(name, {}).get((activation, column))
     if cell is None:
-        return None, f"{_name(spot)} is missing"
+        return [], f"{_name(spot)} is missing"
+    found = [
+        form
+        for form in (cell, *cell.others)
+        if form.value is not None and form.spread is not None and form.replicas >= FEWEST_REPLICAS
+    ]
+    if found:
+        return found, ""
     if cell.value is None:
-        return None, f"{_name(spot)} has no value: {cell.reason}"
-    if cell.replicas < FEWEST_REPLICAS or cell.spread is None:
-        return None, f"{_name(spot)} has too few replicas ({cell.replicas} < {FEWEST_REPLICAS})"
-    return cell, ""
+        return [], f"{_name(spot)} has no value: {cell.reason}"
+    return [], f"{_name(spot)} has too few replicas ({cell.replicas} < {FEWEST_REPLICAS})"
 
 
-def _noise(tables: Tables, spot: Spot, checksum: str) -> float | None:
+def _unlike(a: Cell, b: Cell, first: Spot, second: Spot) -> str | None:
+    """Why two cells cannot be compared. Networks of the same layers also share their recipe."""
+    (one, _, column), (other, _, its_column) = first, second
+    same_layers = (published.table(one).main, column) == (published.table(other).main, its_column)
+    if same_layers and a.recipe != b.recipe:
+        return "trained by different recipes"
+    return a.unlike(b)
+
+
+def _noise(tables: Tables, spot: Spot, cell: Cell) -> float | None:
     """The paper's noise in that column, on the scale of our values."""
     name, _, column = spot
     table = published.table(name)
@@ -124,9 +140,10 @@ def _noise(tables: Tables, spot: Spot, checksum: str) -> float | None:
     if not table.compared_by_ratio:
         return noise
     tanh = tables.get(name, {}).get(("tanh", column))
-    if tanh is None or tanh.value is None or tanh.checksum != checksum:
+    same = tanh and tanh.as_trained(cell)
+    if not same or same.value is None:
         return None
-    return noise * tanh.value / table.value("tanh", column)
+    return noise * same.value / table.value("tanh", column)
 
 
 def _error(cell: Cell) -> float:

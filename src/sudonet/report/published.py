@@ -28,6 +28,9 @@ WITHOUT_TWIN = {"memorization-1": "memorization-2"}
 BORROWED_CEILING = 0.9
 """The noise ceiling of those tables; it is set, not computed."""
 
+FEWEST = 3
+"""Of values that have a rank correlation."""
+
 DRAWS = 1_000
 """Noisy copies of a table from which its ceiling is computed."""
 
@@ -192,7 +195,7 @@ def noise_as_compared(table_id: str) -> Noise:
 
 
 @cache
-def ceiling(table_id: str) -> float:
+def ceiling(table_id: str, places: frozenset[tuple[str, int]] | None = None) -> float:
     """The rank correlation that a perfect repetition of a table can expect.
 
     Both sides carry noise, so even the same networks trained again do not give 1. The value
@@ -203,6 +206,14 @@ def ceiling(table_id: str) -> float:
 
     The ceiling of a memorization table is that of its errors as they are printed. Of ratios
     to tanh it would be the same within 0.04.
+
+    Parameters
+    ----------
+    table_id
+        Name of the table.
+    places
+        The cells, by activation and column, that were repeated; all by default, and where
+        those named have no order.
 
     Examples
     --------
@@ -220,6 +231,10 @@ def ceiling(table_id: str) -> float:
         (values + sigma * generator.normal(size=(DRAWS, *values.shape))).reshape(DRAWS, -1)
         for _ in range(2)
     ]
+    cells = table(table_id).cells
+    repeated = np.array([places is None or place in places for place in cells])
+    if repeated.sum() >= FEWEST and np.ptp(values.ravel()[repeated]) > 0:
+        sides = [side[:, repeated] for side in sides]
     return float(_correlations(*map(_ranks, sides)).mean())
 
 
@@ -235,7 +250,7 @@ def rank_correlation(ours: ArrayLike, theirs: ArrayLike) -> float | None:
     0.8
     """
     sides = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-    if sides[0].size < 3 or any(np.ptp(side) == 0 for side in sides):
+    if sides[0].size < FEWEST or any(np.ptp(side) == 0 for side in sides):
         return None
     return float(_correlations(*map(_ranks, sides)))
 

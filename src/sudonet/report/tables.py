@@ -272,6 +272,9 @@ def _json(grid: Grid, cells: Mapping[Place, Cell]) -> str:
     return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
+_FIELDS = [field.name for field in fields(Cell) if field.name != "others"]
+
+
 def _records(grid: Grid, cells: Mapping[Place, Cell]) -> list[dict[str, Any]]:
     """Everything about every cell of the grid; None where nothing was run."""
     about, comparisons = published.table(grid.id), compare(grid, cells)
@@ -279,7 +282,7 @@ def _records(grid: Grid, cells: Mapping[Place, Cell]) -> list[dict[str, Any]]:
     for place in grid.cells:
         cell, found = cells.get(place), comparisons.get(place)
         record: dict[str, Any] = {"table": grid.id, "activation": place[0], "column": place[1]}
-        record |= {f.name: None if cell is None else getattr(cell, f.name) for f in fields(Cell)}
+        record |= {name: None if cell is None else getattr(cell, name) for name in _FIELDS}
         record |= {"published": about.value(*place)}
         record |= {
             name: None if found is None else getattr(found, field)

@@ -99,9 +99,16 @@ def stream(
 ) -> Iterator[Result]:
     """Like :func:`train`, but gives each result as soon as it is there, in any order.
 
-    Only the networks in training are in memory, however many specs there are. ``judge``
-    is called with each network that did not diverge, in the thread that trained it; what
-    it returns becomes the result's ``measures``.
+    Only the networks in training are in memory, however many specs there are. An interrupt
+    is not caught.
+
+    Parameters
+    ----------
+    specs, data, engine, threads, device, progress
+        As in :func:`train`.
+    judge
+        Called with each network that did not diverge, in the thread that trained it; what
+        it returns becomes the result's ``measures``.
     """
     if not isinstance(data, Data):
         classes = next((s.output_shape[0] for s in specs if s.loss == "cross_entropy"), None)
@@ -127,7 +134,15 @@ def _results(
 
 
 def engine_name(spec: AnySpec, engine: str = "auto", device: str = "cpu") -> str:
-    """Name of the engine that :func:`train` would give ``spec`` to."""
+    """Name of the engine that :func:`train` would give ``spec`` to.
+
+    Parameters
+    ----------
+    spec
+        The network.
+    engine, device
+        As in :func:`train`.
+    """
     return _engines(engine, device)(spec).name
 
 

@@ -136,14 +136,17 @@ class Spec(Training):
 
     @property
     def parameters(self) -> int:
+        """How many weights and biases there are."""
         return sum((i + 1) * o for i, o in pairwise(self.sizes))
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """Of one example."""
         return self.sizes[:1]
 
     @property
     def output_shape(self) -> tuple[int, ...]:
+        """Of one example."""
         return self.sizes[-1:]
 
     def module(self) -> nn.Sequential:
@@ -173,6 +176,7 @@ class Convolution:
             )
 
     def module(self, inputs: int) -> nn.Module:
+        """The layer for so many input channels."""
         padding = self.kernel // 2
         if self.transposed:
             return nn.ConvTranspose2d(
@@ -221,6 +225,7 @@ class ConvolutionalSpec(Training):
 
     @property
     def output_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of one example."""
         _, height, width = self.input_shape
         for layer in self.layers:
             height, width = (
@@ -231,6 +236,7 @@ class ConvolutionalSpec(Training):
 
     @property
     def parameters(self) -> int:
+        """How many weights and biases there are."""
         channels = (self.input_shape[0], *(layer.channels for layer in self.layers))
         return sum(
             (i * layer.kernel**2 + 1) * layer.channels

@@ -20,7 +20,7 @@ from sudonet.report.page import bits, curves, overview, tables, words
 from sudonet.report.page.evidence import claims
 from sudonet.report.page.pictures import levels, pictures
 from sudonet.report.summary import all_cells
-from sudonet.study.figures import FIGURES, MORE, FigureError, histograms
+from sudonet.study.figures import FIGURES, MORE, FigureError, Histograms, histograms
 from sudonet.study.store import Row
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -133,7 +133,7 @@ def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: 
     )
 
 
-def _counts(figures: Path) -> dict[str, list[int]] | None:
+def _counts(figures: Path) -> Histograms | None:
     """How often levels are used; None if that was not recorded or cannot be read."""
     try:
         return histograms(figures)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sudonet.report.claims import Verdict
+from sudonet.report.claims import FOUND, UNKNOWN, Verdict
 
-SIGNS = {"holds": "✓", "does not hold": "✗", "within the margin": "≈", "unknown": "?"}
+SIGNS = {FOUND[True]: "✓", FOUND[False]: "✗", FOUND[None]: "≈", UNKNOWN: "?"}
 """What a line of evidence may begin with, and the sign that stands for it."""
 
 
