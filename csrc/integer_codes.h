@@ -18,7 +18,8 @@ INLINE __m256i together(__m256i low, __m256i high) {
 
 INLINE void give(__m256i codes, int doubled, int32_t outputs, uint8_t *out) {
     __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(codes), _mm256_extracti128_si256(codes, 1));
-    if (doubled) bytes = _mm_subs_epu8(_mm_add_epi8(bytes, bytes), _mm_set1_epi8(1));
+    /* 2 c - 1 or 0; c may be 128, twice which is no byte */
+    if (doubled) bytes = _mm_add_epi8(bytes, _mm_subs_epu8(bytes, _mm_set1_epi8(1)));
     if (outputs >= SUDO_BLOCK) _mm_storeu_si128((__m128i *)out, bytes);
     else store_some(out, bytes, outputs);
 }

@@ -28,6 +28,9 @@ def digits():
 
 def nothing():
     return None
+
+def sized(n):
+    return nn.Linear(n, 1)
 """
 
 
@@ -178,6 +181,12 @@ def test_safetensors_are_read(here):
         (["models_of_mine:letters", "--range", "0,1"], ["cannot find", "letters"]),
         (["missing_models:digits", "--range", "0,1"], ["cannot find", "missing_models"]),
         (["models_of_mine:nothing", "--range", "0,1"], ["torch.nn.Module", "NoneType"]),
+        (["models_of_mine:sized", "--range", "0,1"], ["could not be called: TypeError", "'n'"]),
+        (["models_of_mine:digits", "--range", "0,1e-323"], ["too narrow for 8 bits"]),
+        (
+            ["models_of_mine:digits", "--range", "0,1", "--shape", "100000,100000,10000"],
+            ["(100000, 100000, 10000)"],
+        ),
         (
             ["models_of_mine:digits", "--range", "0,1", "--state-dict", "none.pt"],
             ["cannot read none.pt"],
@@ -192,10 +201,12 @@ def test_compile_refuses_in_one_line(here, arguments, words):
 def test_weights_that_do_not_fit(here):
     torch.save({"0.weight": torch.zeros(5, 6)}, "weights.pt")
     torch.save([torch.zeros(2)], "list.pt")
+    torch.save({0: torch.zeros(2)}, "numbered.pt")
     (here / "damaged.pt").write_bytes(b"PK\x03\x04 and then nothing")
     for name, word in [
         ("weights.pt", "Missing key(s)"),
         ("list.pt", "a state dict, got list"),
+        ("numbered.pt", "does not fit"),
         ("damaged.pt", "damaged"),
     ]:
         options = ("--range", "0,1", "--state-dict", name, "--out", "net.sudo")
@@ -508,13 +519,28 @@ def test_run_refuses_in_one_line(here):
     np.save("wrong.npy", np.zeros((2, 3)))
     np.save("integers.npy", np.zeros((2, 6), np.int64))
     np.save("missing.npy", np.full((2, 6), np.nan))
+    whole = Path("wrong.npy").read_bytes()
+    Path("cut.npy").write_bytes(whole.replace(b"(2, 3), }", b"(2, 3,   "))
+    Path("endless.npy").write_bytes(
+        whole.replace(b"(2, 3), }            ", b"(99999999999999999,)}")
+    )
     for name, word in [
         ("wrong.npy", "shape (6,)"),
         ("integers.npy", "uint8 as they are, or real values; got int64"),
         ("missing.npy", "NaN"),
         ("none.npy", "No such file"),
+        ("cut.npy", "no array of numbers"),
+        ("endless.npy", "no array of numbers"),
     ]:
         check_user_error(run("run", "net.sudo", name), name, word)
+
+
+def test_run_takes_a_batch_of_nothing(here):
+    network()
+    np.save("empty.npy", np.zeros((0, 6), np.uint8))
+    result = run("run", "net.sudo", "empty.npy")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("0 outputs")
 
 
 def test_export_refuses_in_one_line(here):

@@ -247,6 +247,19 @@ def test_unknown_names(name):
         sudonet.activation(name)
 
 
+def test_graphs_of_fx_and_traces_of_jit_compute_the_same():
+    model = nn.Sequential(nn.Linear(3, 4), SUDO(4), nn.Linear(4, 2), RSUDO(8))
+    x = torch.randn(5, 3)
+    graph = torch.fx.symbolic_trace(model)
+    assert torch.equal(graph(x), model(x))
+    (slope,) = torch.autograd.grad(graph(x).sum(), model[0].weight)
+    assert torch.equal(slope, torch.autograd.grad(model(x).sum(), model[0].weight)[0])
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.trace(model, x), file)
+    file.seek(0)
+    assert torch.equal(torch.jit.load(file)(x), model(x))
+
+
 def test_names_of_another_type():
     with pytest.raises(TypeError, match="must be a string, got 32"):
         sudonet.activation(32)

@@ -360,6 +360,17 @@ def test_missing_tools_are_named(tmp_path, monkeypatch):
         c.check(case.network, case.samples[:1], tmp_path)
 
 
+def test_a_maximum_of_reshaped_codes(tmp_path):
+    needed("gcc")
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), sudonet.SUDO(16), nn.Flatten(2), nn.MaxPool1d(2)),
+        *(nn.Flatten(), nn.Linear(72, 3)),
+    )
+    network = deploy.compile(model, inputs=Grid.of_range(0, 1), shape=(1, 8, 8))
+    samples = np.random.default_rng(0).integers(0, 256, (4, 1, 8, 8), dtype=np.uint8)
+    assert c.check(network, samples, tmp_path).passed
+
+
 def test_a_layer_without_weights_but_zero_and_a_far_away_zero(tmp_path):
     """Numbers that do not matter may be too wide for their storage."""
     needed("gcc")

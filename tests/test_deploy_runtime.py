@@ -24,6 +24,7 @@ from runtime_networks import (
 )
 from torch import nn
 
+import sudonet
 from sudonet import RSUDO, SUDO, Staircase, deploy, native
 from sudonet.deploy import Grid
 from sudonet.deploy.layers import ChannelThresholds
@@ -71,6 +72,16 @@ def test_every_kind_of_layer(core, name, weights):
 @pytest.mark.parametrize("thresholds", ["channel", "shared"])
 def test_every_kind_of_thresholds(core, name, thresholds):
     check(compiled(name, thresholds=thresholds), core, (1, 7))
+
+
+@pytest.mark.parametrize("name", ["r-sudo-256", "r-sudo-256-hardtanh", "r-sudo-254", "sudo-256"])
+def test_the_highest_code_of_many_levels(core, name):
+    model = stack((4, 16, 3), sudonet.activation(name))
+    nn.init.normal_(model[0].weight, std=8)
+    network = deploy.compile(model, inputs=PIXELS, thresholds="channel")
+    reached = network.trace(some_inputs(network, 50))[0]
+    assert reached.max() == 255 or name.endswith("254")
+    check(network, core)
 
 
 @pytest.mark.parametrize("grid", [WORDS, FEW, Grid(0.5, 7.0, -100_000, 100_000)])

@@ -208,6 +208,23 @@ def test_what_cannot_be(trained, digits, change, message):
         tune(**{"model": trained, "data": digits[0], **change})
 
 
+def test_layers_that_share_their_weights_learn():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        *(nn.Linear(6, 6), SUDO(16), nn.Linear(6, 6), SUDO(16), nn.Linear(6, 6), SUDO(16)),
+        nn.Linear(6, 3),
+    )
+    model[4].weight = model[2].weight
+    inputs = torch.randn(300, 6)
+    data = inputs, inputs[:, :3].argmax(1)
+    start = tune(model, data, "ternary", steps=1, learning_rate=1e-9)
+    tuned = tune(model, data, "ternary", steps=200, learning_rate=0.02)
+    assert tuned[4].weight is tuned[2].weight
+    assert (tuned[2].weight.sign() != start[2].weight.sign()).any()
+    with pytest.raises(ValueError, match="2 and 4 share their weights"):
+        tune(model, data, {"2": "int4", "4": "int8"}, steps=1)
+
+
 def test_half_weights_and_a_softmax_are_refused(trained, digits):
     with pytest.raises(TypeError, match=r"0 has torch.bfloat16 weights: .* model.float\(\)"):
         tune(copy.deepcopy(trained).bfloat16(), digits[0])

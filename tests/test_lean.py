@@ -5,6 +5,7 @@ import gc
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import sudonet
 from sudonet import Staircase
@@ -86,6 +87,61 @@ def test_autocast_inference_and_compiling_take_the_plain_way(memory):
     compiled = torch.compile(fused, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x), plain(x))
     assert torch.equal(torch.func.vmap(fused)(x[:, None])[:, 0], plain(x[:, None])[:, 0])
+
+
+class Skip(nn.Sequential):
+    def forward(self, x):
+        h = self[0](x)
+        return self[2](h + self[1](h))
+
+
+@modes
+def test_a_sequence_with_a_forward_of_its_own_stays_as_it_is(memory):
+    model = Skip(nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3))
+    plain, fused = (convert(model, "sudo-4", copy=True, memory=m).model for m in ("plain", memory))
+    x = torch.randn(8, 40)
+    assert torch.equal(fused(x), plain(x))
+
+
+@modes
+@pytest.mark.parametrize("place", range(5))
+def test_hooks_see_and_change_what_they_did_before(memory, place):
+    x, seen = torch.randn(8, 40), []
+
+    def hook(module, args, output):
+        seen.append((args[0].detach(), output.detach()))
+        return output * 0.5
+
+    found = []
+    for kind in ("plain", memory):
+        model = network()
+        model[place].register_forward_hook(hook)
+        convert(model, "sudo-4", memory=kind)
+        found.append(gradients(model, x))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, theirs in zip(*seen, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@modes
+def test_pruned_layers_stay_as_they_are(memory):
+    plain, fused = network(), network()
+    for model, kind in ((plain, "plain"), (fused, memory)):
+        prune.l1_unstructured(model[2], "weight", 0.5)
+        convert(model, "sudo-4", memory=kind)
+    x = torch.randn(8, 40)
+    assert torch.equal(fused(x), plain(x))
+
+
+@modes
+def test_undo_keeps_weights_that_were_put_in(memory):
+    model = network()
+    conversion = convert(model, "sudo-4", memory=memory)
+    sevens = {name: torch.full_like(value, 7) for name, value in model.state_dict().items()}
+    model.load_state_dict(sevens, assign=True)
+    conversion.undo()
+    assert all((value == 7).all() for value in model.state_dict().values())
 
 
 def test_second_derivatives():

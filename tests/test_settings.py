@@ -26,6 +26,11 @@ def test_data_folder_need_not_exist(monkeypatch, tmp_path):
     assert settings.data_folder() == tmp_path / "missing"
 
 
+def test_the_home_of_a_user_who_does_not_exist_is_no_error(monkeypatch):
+    monkeypatch.setenv(settings.DATA, "~no such user/data")
+    assert settings.data_folder() == Path("~no such user/data")
+
+
 def test_data_folder_may_start_at_home(monkeypatch):
     monkeypatch.setenv(settings.DATA, "~/data")
     assert settings.data_folder() == Path.home() / "data"

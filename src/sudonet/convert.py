@@ -77,6 +77,8 @@ class Conversion:
                     "that convert put there. Undo later conversions first, and each only once"
                 )
         for change in self.changes:
+            if isinstance(change.before, nn.Linear) and isinstance(change.after, nn.Linear):
+                change.before.weight, change.before.bias = change.after.weight, change.after.bias
             _inherit(change.before, change.after)
             self._holder.set_submodule(_full(change.path), change.before)
         for module, name, value in self._shortcuts:

@@ -86,12 +86,14 @@ def apply(x: Tensor, unit: Staircase) -> Tensor:
     tensor([0., 1.])
     """
     if not isinstance(x, Tensor):
+        if isinstance(x, torch.fx.Proxy):
+            return _forward_op(x, unit.name)
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if x.dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise TypeError(f"x must be one of {names}, got {x.dtype}: convert it with x.float()")
     result: Tensor
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         result = _forward_op(x, unit.name)
     elif plain(x):
         result = _eager(x, unit)

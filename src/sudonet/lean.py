@@ -142,21 +142,24 @@ def fused(model: nn.Module, units: Mapping[str, Staircase], memory: str) -> dict
 
     Looks at neighbours in every nn.Sequential, where ``units`` are the discrete ones by
     path. Parameters stay the same objects; a unit that moves into a layer leaves an
-    nn.Identity behind.
+    nn.Identity behind. Modules with hooks stay as they are: a hook sees what the module itself
+    takes and gives.
     """
     if memory not in MEMORY:
         raise ValueError(f"memory must be one of {', '.join(MEMORY)}, got {memory!r}")
     places: dict[str, nn.Module] = {}
     counts = Counter(m for _, m in model.named_modules(remove_duplicate=False))
     for parent, sequence in model.named_modules():
-        if memory == "plain" or not isinstance(sequence, nn.Sequential):
+        if memory == "plain" or not _runs_in_order(sequence):
             continue
-        paths = [f"{parent}.{name}".lstrip(".") for name, _ in sequence.named_children()]
-        for i, (path, layer) in enumerate(zip(paths, sequence.children(), strict=True)):
-            if type(layer) is not nn.Linear or counts[layer] > 1:
+        children = {f"{parent}.{name}".lstrip("."): m for name, m in sequence.named_children()}
+        paths = list(children)
+        free = {path: units.get(path) for path, m in children.items() if not _has_hooks(m)}
+        for i, (path, layer) in enumerate(children.items()):
+            if type(layer) is not nn.Linear or counts[layer] > 1 or path not in free:
                 continue
-            before = units.get(paths[i - 1]) if i else None
-            after = units.get(paths[i + 1]) if i + 1 < len(paths) else None
+            before = free.get(paths[i - 1]) if i else None
+            after = free.get(paths[i + 1]) if i + 1 < len(paths) else None
             if memory == "lean" and before:
                 places[paths[i - 1]] = nn.Identity()
                 places[path] = _sharing(SUDOLinear, layer, unit=before)
@@ -165,6 +168,18 @@ def fused(model: nn.Module, units: Mapping[str, Staircase], memory: str) -> dict
                 if after:
                     places[paths[i + 1]] = nn.Identity()
     return places
+
+
+def _runs_in_order(module: nn.Module) -> bool:
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(
+        hooks
+        for name, hooks in vars(module).items()
+        if name.startswith(("_forward_", "_backward_")) and name.endswith("hooks")
+    )
 
 
 def _sharing(kind: Any, layer: nn.Linear, **units: Staircase | None) -> nn.Linear:

@@ -17,7 +17,12 @@ def data_folder() -> Path | None:
     Whether the folder exists is not asked here: ``sudonet doctor`` tells.
     """
     text = os.environ.get(DATA, "").strip()
-    return Path(text).expanduser() if text else None
+    return expanded(text) if text else None
+
+
+def expanded(path: str | Path) -> Path:
+    """A path without ~; that of a user who does not exist stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (Path.expanduser raises)
 
 
 def cache_folder() -> Path:

@@ -80,7 +80,7 @@ def fetch(
     from sudonet.experiments.data import fetch as fetch_data
 
     usual = settings.data_folder() or settings.cache_folder()
-    into = folder.expanduser() if folder else usual
+    into = settings.expanded(folder) if folder else usual
     done: list[str] = []
     failures: list[str] = []
     try:

@@ -291,7 +291,7 @@ def _array(path: Path) -> NDArray[Any]:
             found: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror or error}")
-    except (ValueError, EOFError, MemoryError) as error:
+    except Exception as error:  # a damaged header may be anything
         fail(f"{path} is no array of numbers, as numpy.save writes it: {error}")
     return found
 
@@ -327,14 +327,18 @@ def _made(source: str, state_dict: Path | None) -> nn.Module:
             factory = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             fail(f"cannot find {source}: {error}")
-        model = factory if isinstance(factory, nn.Module) or not callable(factory) else factory()
+        try:
+            made = isinstance(factory, nn.Module) or not callable(factory)
+            model = factory if made else factory()
+        except Exception as error:  # it is the user's own
+            fail(f"{source} could not be called: {type(error).__name__}: {error}")
     if not isinstance(model, nn.Module):
         fail(f"{source} must give a torch.nn.Module, got {type(model).__name__}")
     if state_dict is not None:
         tensors = _tensors(state_dict)
         try:
             model.load_state_dict(tensors)
-        except RuntimeError as error:
+        except (RuntimeError, AttributeError, TypeError) as error:
             fail(f"{state_dict} does not fit {source}: {' '.join(str(error).split())}")
     return model
 

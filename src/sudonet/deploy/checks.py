@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet.deploy.compiler import ACCUMULATOR, FIXED
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
+    ACCUMULATOR,
+    FIXED,
     KINDS,
     WEIGHTS,
     Affine,
@@ -229,6 +230,9 @@ def _check_windows(layer: Affine) -> None:
         )
     kernel, stride, padding = layer.kernel, layer.stride, layer.padding
     dilation, more = layer.dilation, layer.output_padding
+    framed = channels * math.prod(n + 2 * p for n, p in zip(size, padding, strict=True))
+    if framed > ELEMENTS:
+        _fail(f"with its padding an example has {framed:,} numbers: at most {ELEMENTS:,} can be")
     if len(layer.shape_in) == 2:
         at_height = (kernel[0], stride[0], dilation[0], padding[0], more[0])
         if at_height != (1, 1, 1, 0, 0):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sudonet.deploy import reference
 from sudonet.deploy.compiler import compile as compiled
+from sudonet.deploy.grid import array_of
 from sudonet.deploy.layers import Affine, Layer, MaxPool, SharedThresholds, image
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.staircase import Staircase
@@ -66,7 +67,7 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
         )
     used = copy.deepcopy(model).cpu().eval()
     heard = _listen(used)
-    wanted = targets.detach().cpu().numpy()
+    wanted = array_of(targets)
     classes = wanted.dtype.kind in "iu"
     exact = _exact_layers(model, integer)
     tally = _Tally(integer)
@@ -75,7 +76,7 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
         integers, _ = integer.integers(inputs[chunk])
         heard.clear()
         with torch.no_grad():
-            outputs = used(_real(inputs[chunk], integer, used)).numpy()
+            outputs = array_of(used(_real(inputs[chunk], integer, used)))
         made = list(reference.run(integer.layers, integers, np.float64))
         tally.outputs(outputs, integer.real(made[-1]), wanted[chunk], classes)
         tally.units(made, heard)

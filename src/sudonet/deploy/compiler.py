@@ -11,8 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from sudonet.deploy.grid import Grid
+from sudonet.deploy.checks import ArtefactError, check
+from sudonet.deploy.grid import Grid, array_of
 from sudonet.deploy.layers import (
+    ACCUMULATOR,
+    FIXED,
     WEIGHTS,
     Affine,
     After,
@@ -41,12 +44,6 @@ from sudonet.deploy.steps import (
     steps,
 )
 from sudonet.staircase import Staircase
-
-ACCUMULATOR = 2**31
-"""Accumulators are 32 bits wide."""
-
-FIXED = 2**62
-"""Fixed-point numbers are 64 bits wide, of which one is left as it is."""
 
 FEW_LEVELS = 17
 """Up to so many outputs a unit has thresholds of its own for every channel."""
@@ -96,7 +93,7 @@ def compile(  # noqa: A001
     """
     if thresholds not in ("auto", "channel", "shared"):
         raise ValueError(f"thresholds must be auto, channel or shared, got {thresholds!r}")
-    examples = None if calibration is None else np.asarray(calibration)
+    examples = None if calibration is None else array_of(calibration)
     grid = _input_grid(inputs, examples)
     if not isinstance(model, ExportedProgram):
         model = exported(model, _example_shape(model, shape, examples))
@@ -117,7 +114,12 @@ def compile(  # noqa: A001
             output = step.kind
         if layers and layers[-1].grid_out is not None:
             here = layers[-1].grid_out
-    return IntegerNetwork(grid, shape_in, tuple(layers), output)
+    network = IntegerNetwork(grid, shape_in, tuple(layers), output)
+    try:
+        check(network)
+    except ArtefactError as error:
+        raise CompileError(f"the model became a network that cannot run: {error}") from error
+    return network
 
 
 def _input_grid(inputs: Grid | None, examples: NDArray[Any] | None) -> Grid:

@@ -6,11 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sudonet.staircase import Staircase
 
 Integers = NDArray[np.integer[Any]]
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """Numbers of any kind as an array; bfloat16, which numpy does not have, as float32."""
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ class Grid:
             raise ValueError(f"a range must run from low to high, got {low} to {high}")
         first, last = (0, 255) if bits == 8 else (-(2**15), 2**15 - 1)
         scale = (high - low) / (last - first)
+        if not scale > 0:
+            raise ValueError(f"the range from {low} to {high} is too narrow for {bits} bits")
         return cls(scale, first - low / scale, first, last)
 
     @classmethod

@@ -27,6 +27,12 @@ WEIGHTS = {"int8": 8, "int4": 4, "ternary": 2, "binary": 1}
 
 KINDS = ("dense", "conv", "transposed")
 
+ACCUMULATOR = 2**31
+"""Accumulators are 32 bits wide."""
+
+FIXED = 2**62
+"""Fixed-point numbers are 64 bits wide, of which one is left as it is."""
+
 
 @dataclass(frozen=True, eq=False)
 class ChannelThresholds:

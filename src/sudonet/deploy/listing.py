@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -114,7 +115,7 @@ def _total(network: IntegerNetwork, sizes: tuple[Buffer, ...]) -> tuple[str, ...
 def described(network: IntegerNetwork, outputs: NDArray[Any]) -> Iterator[str]:
     """A few words on a batch of outputs, and the first of them."""
     yield f"{len(outputs):,} outputs of shape {by(outputs.shape[1:])}, {outputs.dtype}"
-    rows = outputs.reshape(len(outputs), -1)
+    rows = outputs.reshape(len(outputs), math.prod(outputs.shape[1:]))
     classes = None
     if network.output == "argmax":
         classes = rows[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sudonet.deploy import reference
-from sudonet.deploy.grid import Grid, Integers
+from sudonet.deploy.grid import Grid, Integers, array_of
 from sudonet.deploy.layers import Affine, Layer, RealScores, Scores, Shape
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class IntegerNetwork:
     layers: tuple[Layer, ...]
     output: str = "real"
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the program, which holds pointers: it is made again where it is needed."""
+        return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __call__(self, x: NDArray[Any] | Tensor) -> Any:
         """The output as float32 (int64 for ``argmax``), of the same kind as ``x``."""
@@ -101,7 +106,7 @@ class IntegerNetwork:
 
     def integers(self, x: NDArray[Any] | Tensor) -> tuple[Integers, bool]:
         """``x`` as a batch of input integers, and whether it was a single example."""
-        array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+        array = array_of(x)
         single = array.shape == self.shape_in
         if not single and array.shape[1:] != self.shape_in:
             raise ValueError(
@@ -137,7 +142,7 @@ class IntegerNetwork:
     def real(self, raw: NDArray[Any]) -> NDArray[Any]:
         """What the integers of the last layer stand for, after the output's function."""
         if self.output == "argmax":
-            places: NDArray[np.int64] = raw.reshape(len(raw), -1).argmax(1)
+            places: NDArray[np.int64] = raw.reshape(len(raw), math.prod(raw.shape[1:])).argmax(1)
             return places
         last = self.layers[-1]
         if self.output == "codes":

@@ -86,8 +86,8 @@ def exported(model: nn.Module, shape: Shape) -> ExportedProgram:
     """The graph of ``model`` as it is used, not trained, for examples of ``shape``."""
     used = copy.deepcopy(model).cpu().eval()
     kinds = {p.dtype for p in used.parameters() if p.is_floating_point()}
-    example = torch.zeros(2, *shape, dtype=kinds.pop() if len(kinds) == 1 else torch.float32)
     try:
+        example = torch.zeros(2, *shape, dtype=kinds.pop() if len(kinds) == 1 else torch.float32)
         return torch.export.export(used, (example,))
     except Exception as error:  # torch.export raises whatever the model's own code does
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -102,10 +102,25 @@ def steps(program: ExportedProgram) -> tuple[Shape, list[Step]]:
     graph = _Graph(program)
     found: list[Step] = []
     node, shape = graph.input()
+    made = shape
     while (following := graph.following(node)) is not None:
-        found += graph.read(following)
+        read = graph.read(following)
+        if any(isinstance(step, Output) for step in read):
+            _check_end(node, made)
+        made = next((s.shape_out for s in read if isinstance(s, Products | Pool)), made)
+        found += read
         node = following
+    if not found or not isinstance(found[-1], Output):
+        _check_end(node, made)
     return shape, found
+
+
+def _check_end(node: Node, made: Shape) -> None:
+    if _shape(node) != made:
+        raise CompileError(
+            f"{_path(node)} reshapes the result, {made}, to {_shape(node)}: end the model before "
+            "it, or in a Linear"
+        )
 
 
 class _Graph:
@@ -166,6 +181,8 @@ class _Graph:
             )
         state: dict[str, Any] = {**self.program.state_dict, **self.program.constants}
         value: Tensor = state[name]
+        if not value.isfinite().all():
+            raise CompileError(f"{name} has NaN or infinite values: train the model again")
         return value.detach().to(torch.float64).numpy()
 
 
@@ -220,6 +237,15 @@ def _linear(graph: _Graph, node: Node) -> list[Step]:
     return [Products(_module(node), "dense", weights, bias, _shape(into), _shape(node))]
 
 
+def _planes(node: Node, into: Node, flat: bool) -> Shape:
+    """The shape of what comes into a layer of windows, which must have channels."""
+    shape = _shape(into)
+    if len(shape) != (2 if flat else 3):
+        needed = "(channels, length)" if flat else "(channels, height, width)"
+        raise CompileError(f"{_path(node)} gets examples of shape {shape}, it needs {needed}")
+    return shape
+
+
 def _convolution(graph: _Graph, node: Node, flat: bool, kind: str = "conv") -> list[Step]:
     a = _arguments(node)
     weights = graph.tensor(a["weight"])
@@ -247,7 +273,7 @@ def _convolution(graph: _Graph, node: Node, flat: bool, kind: str = "conv") -> l
             kind,
             weights,
             graph.tensor(a["bias"]) if a["bias"] is not None else np.zeros(out),
-            _shape(into),
+            _planes(node, into, flat),
             _shape(node),
             stride=pair(a["stride"], 1),
             padding=pair(padding, 0),
@@ -289,12 +315,13 @@ def _pool(graph: _Graph, node: Node, flat: bool, kind: str) -> list[Step]:
     if a["ceil_mode"]:
         raise CompileError(f"{_path(node)} has ceil_mode=True: use False and padding")
     into: Node = a.get("self") or a["input"]
-    return [Pool(_module(node), kind, kernel, stride, padding, _shape(into), _shape(node))]
+    shape_in = _planes(node, into, flat)
+    return [Pool(_module(node), kind, kernel, stride, padding, shape_in, _shape(node))]
 
 
 def _adaptive_pool(graph: _Graph, node: Node, flat: bool) -> list[Step]:
     a = _arguments(node)
-    shape_in, shape_out = _shape(a["self"]), _shape(node)
+    shape_in, shape_out = _planes(node, a["self"], flat), _shape(node)
     sizes = list(zip(shape_in[1:], shape_out[1:], strict=True))
     if any(into % out for into, out in sizes):
         raise CompileError(
@@ -316,6 +343,16 @@ def _reshaped(graph: _Graph, node: Node) -> list[Step]:
     return []
 
 
+def _dropout(graph: _Graph, node: Node) -> list[Step]:
+    a = _arguments(node)
+    if a["train"] and a["p"] > 0:
+        raise CompileError(
+            f"{_path(node)} drops values at random in use, too: use nn.Dropout, or "
+            "F.dropout(x, p, self.training), and a model in eval() mode"
+        )
+    return []
+
+
 def _unit(graph: _Graph, node: Node) -> list[Step]:
     return [Unit(_module(node), Staircase.parse(str(_arguments(node)["unit"])))]
 
@@ -325,6 +362,8 @@ def _output(kind: str) -> Callable[[_Graph, Node], list[Step]]:
         axis = _arguments(node).get("dim", 1)
         if kind != "tanh" and (axis not in (1, -1) or len(_shape(node.args[0])) != 1):  # type: ignore[arg-type]
             raise CompileError(f"{_path(node)} must be over the features of each example")
+        if _arguments(node).get("keepdim"):
+            raise CompileError(f"{_path(node)} has keepdim=True: use False")
         return [Output(_module(node), kind)]
 
     return read
@@ -347,8 +386,8 @@ _READERS: dict[str, Callable[[_Graph, Node], list[Step]]] = {
     "aten.flatten.using_ints": _reshaped,
     "aten.view": _reshaped,
     "aten.reshape": _reshaped,
-    "aten.dropout": lambda g, n: [],
-    "aten.dropout_": lambda g, n: [],
+    "aten.dropout": _dropout,
+    "aten.dropout_": _dropout,
     "sudonet.staircase": _unit,
     "aten.tanh": _output("tanh"),
     "aten.softmax.int": _output("softmax"),

@@ -176,7 +176,18 @@ def _rounded_layers(model: nn.Module, weights: str | Mapping[str, str]) -> list[
         dtype = module.weight.dtype
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{path} has {dtype} weights: tune float32 ones, by model.float()")
-    return [_Rounded(path, found[path], k) for path, k in kinds.items() if k != "float32"]
+    tied: dict[nn.Parameter, str] = {}
+    rounded = []
+    for path, kind in kinds.items():
+        first = tied.setdefault(found[path].get_parameter("weight"), path)
+        if kinds[first] != kind:
+            raise ValueError(
+                f"{first} and {path} share their weights: give both the same kind, not "
+                f"{kinds[first]} and {kind}"
+            )
+        if kind != "float32" and first == path:
+            rounded.append(_Rounded(path, found[path], kind))
+    return rounded
 
 
 def _shortened(scales: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -88,7 +88,10 @@ def floats(values: Any) -> NDArray[np.float32]:
 
 
 def _raw(values: Any) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _array(name: str, values: Any) -> NDArray[np.float32]:

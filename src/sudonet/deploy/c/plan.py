@@ -176,6 +176,7 @@ def _joined(layers: tuple[Layer, ...]) -> list[tuple[Layer, MaxPool | None]]:
             and before is not None
             and isinstance(before[0], Affine)
             and before[0].kind == "conv"
+            and before[0].shape_out == layer.shape_in
             and before[1] is None
         ):
             found[-1] = before[0], layer
