@@ -368,7 +368,8 @@ def test_bad_arguments_are_named():
         deploy.compile(padded, inputs=Grid.of_range(-0.3, 1), shape=(1, 9))
     for channels in (1, 2):
         flat = nn.Sequential(
-            nn.Conv1d(1, channels, 1), nn.Flatten(), nn.BatchNorm1d(9 * channels), sudonet.SUDO(4)
+            *(nn.Conv1d(1, channels, 1), nn.Flatten(), nn.BatchNorm1d(9 * channels)),
+            *(sudonet.SUDO(4), nn.Linear(9 * channels, 2)),
         )
         with pytest.raises(deploy.CompileError, match=r"2 normalises .* put it before Flatten"):
             deploy.compile(flat, inputs=PIXELS, shape=(1, 9))

@@ -120,6 +120,18 @@ def test_without_common_replicas_rates_are_compared_on_what_there_is():
     assert (found.rate, found.value) == (0.0001, 81)
 
 
+def test_a_column_is_shown_for_equally_many_steps_where_it_can_be():
+    short = [row(70, activation=name, steps=200) for name in ("tanh", "relu", "sudo-2")]
+    longer = [row(80, activation="tanh"), row(60, activation="tanh", column=10)]
+    grid = GRIDS["checkerboard-2"]
+    found = cells(grid, [*short, *longer], recipe)
+    assert [found[name, 5].steps for name in ("tanh", "relu", "sudo-2")] == [200, 200, 200]
+    assert [form.steps for form in found["tanh", 5].others] == [1000]
+    assert found["tanh", 10].steps == 1000
+    without = cells(grid, [*short, *longer, row(75, activation="sudo-4")], recipe)
+    assert without["tanh", 5].steps == 1000  # sudo-4 has no other
+
+
 def test_a_rate_that_was_only_begun_does_not_take_over():
     begun = [row(90, 0), row(99, 1), row(99, 2), row(91, 0, 0.0001)]
     assert (one(begun).rate, one(begun).value, one(begun).rates) == (0.001, 96, 1)

@@ -108,7 +108,9 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     steps. It is the group with the largest share of the full protocol, which is the share of
     its steps (at most 1) times the share of its networks. Of equal groups the one with more
     networks is taken, then the one nearest to the protocol's steps, then the first by name
-    of data and engine. Rates outside the protocol do not count: every cell gets the same tuning.
+    of data and engine. Where all cells of a column have been trained for equally many steps,
+    those are shown, even if some of them also were for more. Rates outside the protocol do not
+    count: every cell gets the same tuning.
 
     The rate is chosen by the mean over the replicas that all rates have. One that has been
     begun only, for half of the replicas of another or fewer, does not count yet. A rate at which
@@ -139,11 +141,15 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     for row in rows:
         if grid.has(row.trial):
             places[row.trial.activation, row.trial.column].append(row)
-    found = {}
-    for place in grid.cells:
-        ranked = _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
-        if ranked:
-            found[place] = replace(ranked[0], others=tuple(ranked[1:]))
+    ranked = {
+        place: _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
+        for place in grid.cells
+        if places[place]
+    }
+    found: dict[Place, Cell] = {}
+    for column in grid.columns:
+        found |= _alike({place: forms for place, forms in ranked.items() if place[1] == column})
+    found = {place: found[place] for place in grid.cells if place in found}
     reference = EXPERIMENTS[grid.experiment].reference
     if reference is None:
         return found
@@ -160,6 +166,20 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         )
         for place, cell in found.items()
     }
+
+
+def _alike(column: Mapping[Place, list[Cell]]) -> dict[Place, Cell]:
+    """The best form of each cell of a column, of equally many steps if all have such a form."""
+    forms = {place: some for place, some in column.items() if some}
+    steps = [[form.steps for form in some] for some in forms.values()]
+    common = set(steps[0]).intersection(*steps) if steps else set()
+    best = min(common, key=lambda n: (sum(some.index(n) for some in steps), -n), default=None)
+    found = {}
+    for place, some in forms.items():
+        chosen = next((form for form in some if form.steps == best), some[0])
+        others = tuple(form for form in some if form is not chosen)
+        found[place] = replace(chosen, others=others)
+    return found
 
 
 def same_share(one: Cell, other: Cell) -> bool:
