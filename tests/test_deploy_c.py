@@ -378,7 +378,7 @@ def test_a_layer_without_weights_but_zero_and_a_far_away_zero(tmp_path):
     model.append(nn.Linear(32, 2))
     for parameter in model[0].parameters():
         torch.nn.init.zeros_(parameter)
-    grid = Grid(1e-9, 2.0**29, 0, 255)
+    grid = Grid(1e-9, 2.0**40, 0, 255)
     network = deploy.compile(model, inputs=grid, shape=(1, 4, 4))
     samples = np.arange(48, dtype=np.uint8).reshape(3, 1, 4, 4)
     found = program([c_networks.Case("zeros", network, samples)], tmp_path)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from sudonet.deploy.checks import ArtefactError, check
 from sudonet.deploy.grid import Grid, array_of
 from sudonet.deploy.layers import (
     ACCUMULATOR,
@@ -114,12 +113,7 @@ def compile(  # noqa: A001
             output = step.kind
         if layers and layers[-1].grid_out is not None:
             here = layers[-1].grid_out
-    network = IntegerNetwork(grid, shape_in, tuple(layers), output)
-    try:
-        check(network)
-    except ArtefactError as error:
-        raise CompileError(f"the model became a network that cannot run: {error}") from error
-    return network
+    return IntegerNetwork(grid, shape_in, tuple(layers), output)
 
 
 def _input_grid(inputs: Grid | None, examples: NDArray[Any] | None) -> Grid:
