@@ -147,6 +147,20 @@ def test_what_cells_are_divided_by_is_trained_for_the_same_share_of_its_steps(pr
     assert plan.cells == len(plan.tables[0].cells)
 
 
+def test_a_table_counts_the_references_of_its_own_shares_alone():
+    tables = ["autoencoder-conv", "autoencoder-dense"]
+    plan = make_plan(PRESETS["standard"], tables=tables)
+    references = [t for t in plan.trials if t.cell == ("conv", 1, "tanh")]
+    needed = {
+        name: {(t.steps, t.seed) for t in references if name in plan.tables_of(t)}
+        for name in tables
+    }
+    assert needed == {
+        "autoencoder-conv": {(600, 0), (1800, 0)},
+        "autoencoder-dense": {(10_000, 0), (10_000, 1)},
+    }
+
+
 def test_the_full_protocol_needs_no_further_reference():
     plan = make_plan(PRESETS["paper"], tables=["autoencoder-conv"])
     assert len(plan.trials) == 5 * plan.cells

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, Grid, Trial
 from sudonet.experiments.experiment import Recipe
@@ -26,11 +26,14 @@ class Plan:
         The tables asked for, with the cells that the plan covers.
     left_out
         Trials that the budget had no room for.
+    references
+        By table, the trials that its cells are divided by, where they are.
     """
 
     trials: tuple[Trial, ...]
     tables: tuple[Grid, ...]
     left_out: tuple[Trial, ...] = ()
+    references: Mapping[str, Collection[Trial]] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
@@ -48,7 +51,13 @@ class Plan:
 
     def tables_of(self, trial: Trial) -> list[str]:
         """The tables that need a trial: for one of their cells, or to divide all of them by."""
-        return [grid.id for grid in self.tables if _needs(grid, trial)]
+        return [grid.id for grid in self.tables if self._needs(grid, trial)]
+
+    def _needs(self, grid: Grid, trial: Trial) -> bool:
+        # Other tables may divide by the same network after other numbers of steps.
+        if _is_reference(trial) and grid.id in self.references:
+            return trial in self.references[grid.id]
+        return grid.has(trial)
 
     def by_experiment(self) -> dict[str, list[Trial]]:
         found: dict[str, list[Trial]] = defaultdict(list)
@@ -121,6 +130,7 @@ def make_plan(
     if seeds is not None and not 0 <= min(seeds) <= max(seeds) < SEEDS:
         raise ValueError(f"seeds must be from 0 to {SEEDS - 1:,}, got {min(seeds)} to {max(seeds)}")
     grids, trials = [], set()
+    references: dict[str, set[Trial]] = defaultdict(set)
     for grid in GRIDS.values():
         if tables is not None and grid.id not in tables:
             continue
@@ -135,8 +145,11 @@ def make_plan(
                 # What a cell is divided by has to have come as far as the cell.
                 share = recipe.steps / experiment.recipe(grid.shape, column).steps
                 like = Reduction(share).applied(experiment.recipe(*experiment.reference[:2]))
-                trials |= _trials(grid.experiment, experiment.reference, like, replicas)
-    return Plan(tuple(sorted(trials)), tuple(grids))
+                references[grid.id] |= _trials(
+                    grid.experiment, experiment.reference, like, replicas
+                )
+    trials = trials.union(*references.values())
+    return Plan(tuple(sorted(trials)), tuple(grids), references=dict(references))
 
 
 def _trials(
@@ -148,10 +161,6 @@ def _trials(
         for rate in recipe.rates
         for seed in seeds
     }
-
-
-def _needs(grid: Grid, trial: Trial) -> bool:
-    return grid.has(trial) or (trial.experiment == grid.experiment and _is_reference(trial))
 
 
 def _is_reference(trial: Trial) -> bool:
