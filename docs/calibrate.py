@@ -106,6 +106,10 @@ def batches_of(size: int) -> Callable[[AnySpec], AnySpec]:
     return lambda spec: replace(spec, batch_size=size)
 
 
+def at_rate(rate: float) -> Callable[[AnySpec], AnySpec]:
+    return lambda spec: replace(spec, learning_rate=rate)
+
+
 LAYERS, DEPTHS = ("1", "2", "4"), ("1", "2", "4", "10")
 SMALL = (5, 10, 50)
 
@@ -227,7 +231,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             (50, 100, 200),
             DEPTHS,
             3,
-            change=lambda spec: replace(spec, learning_rate=0.0001),
+            change=at_rate(0.0001),
             task=other_places(0, 4),
         ),
         *(
@@ -274,6 +278,21 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         Variant("the recipe", (400, 1_600), (1, 2), ("conv",), 1),
         Variant("the recipe, wider", (400,), (4,), ("conv",), 1),
         Variant("batches of 100", (400,), (1,), ("conv",), 1, change=batches_of(100)),
+        Variant("rate 0.001, wide", (600,), (4, 8), ("conv",), 1),
+        Variant("rate 0.0003, wide", (600,), (4, 8), ("conv",), 1, change=at_rate(0.0003)),
+        *(
+            Variant(
+                f"batches of 8, rate {rate}",
+                (1_875,),
+                (1, 4),
+                ("conv",),
+                1,
+                change=lambda spec, rate=rate: at_rate(rate)(batches_of(8)(spec)),
+            )
+            for rate in (0.001, 0.0005)
+        ),
+        Variant("rate 0.001, long", (1_800,), (8,), ("conv",), 1),
+        Variant("rate 0.0003, long", (1_800,), (8,), ("conv",), 1, change=at_rate(0.0003)),
     ),
 }
 

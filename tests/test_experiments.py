@@ -68,6 +68,18 @@ def test_replicas_and_rates_of_the_full_protocol(name, replicas, rates):
     assert RATES == (0.001, 0.0001, 0.00001)
 
 
+def test_only_the_widest_convolutions_have_a_rate_of_their_own():
+    experiment = EXPERIMENTS["autoencoder"]
+    rates = {
+        (grid.shape, column): experiment.recipe(grid.shape, column).rates
+        for grid in experiment.grids
+        for column in grid.columns
+    }
+    assert rates.pop(("conv", 8)) == (0.0003,)
+    assert len(rates) == 7
+    assert set(rates.values()) == {RATES[:1]}
+
+
 @pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)
 def test_networks_of_a_table_differ_only_where_they_should(grid):
     experiment = EXPERIMENTS[grid.experiment]

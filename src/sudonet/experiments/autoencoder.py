@@ -9,6 +9,7 @@ from sudonet.experiments.data import Images, natural_images
 from sudonet.experiments.experiment import (
     BASELINES,
     R_SUDO,
+    RATES,
     SUDO,
     Experiment,
     Grid,
@@ -28,6 +29,8 @@ DENSE_DECODER = (40, 50, 50)
 
 CONV_BATCH, CONV_STEPS = 25, 20_000  # 25 epochs of 20,000 images
 DENSE_STEPS = 10_000  # 50 epochs
+WIDE, WIDE_RATE = 8, 0.0003
+"""Convolutional networks of this scale, even those of tanh, fall back at 0.001."""
 
 
 class Autoencoder(Experiment):
@@ -48,7 +51,9 @@ class Autoencoder(Experiment):
     )
 
     def recipe(self, shape: str, column: int) -> Recipe:
-        return Recipe(steps=CONV_STEPS if shape == "conv" else DENSE_STEPS, replicas=5)
+        if shape == "dense":
+            return Recipe(DENSE_STEPS, replicas=5)
+        return Recipe(CONV_STEPS, replicas=5, rates=(WIDE_RATE,) if column == WIDE else RATES[:1])
 
     def load(self) -> Images:
         return natural_images()
