@@ -30,7 +30,7 @@ DENSE_DECODER = (40, 50, 50)
 CONV_BATCH, CONV_STEPS = 25, 20_000  # 25 epochs of 20,000 images
 DENSE_STEPS = 10_000  # 50 epochs
 WIDE, WIDE_RATE = 8, 0.0003
-"""Convolutional networks of this scale, even those of tanh, fall back at 0.001."""
+"""Convolutional tanh networks of this scale fall back at 0.001: see docs/recipe.md."""
 
 
 class Autoencoder(Experiment):
