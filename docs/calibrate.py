@@ -67,7 +67,7 @@ def fewer(samples: int) -> Callable[[Task], Task]:
 
 
 def other_board(
-    squares: int = board.SQUARES, stretch: float = board.STRETCH, shift: float = 0.0
+    squares: int = board.SQUARES, stretch: float = 1.0, shift: float = 0.0
 ) -> Callable[[Task], Task]:
     """A board of ``squares`` a side; networks see coordinates times ``stretch`` plus ``shift``."""
 
@@ -120,70 +120,44 @@ def normal(spec: AnySpec) -> AnySpec:
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "checkerboard": (
-        Variant("the recipe", (12_500, 25_000, 35_000, 50_000), SMALL, LAYERS, 4),
-        Variant("the recipe, one wide layer", (25_000, 35_000, 50_000), (100, 200), ("1",), 3),
-        Variant(
-            "inputs from -1 to 1",
-            (35_000, 50_000, 87_500, 150_000),
-            SMALL,
-            LAYERS,
-            task=other_board(stretch=1),
-        ),
-        Variant(
-            "inputs from -3 to 3", (15_000, 30_000), SMALL, LAYERS, task=other_board(stretch=3)
-        ),
-        Variant(
-            "inputs from -4 to 4", (15_000, 25_000), SMALL, LAYERS, task=other_board(stretch=4)
-        ),
-        Variant("inputs from 0 to 4", (25_000, 50_000), SMALL, LAYERS, task=other_board(shift=2.0)),
-        Variant(
-            "weights and biases as PyTorch draws them",
-            (25_000, 35_000),
-            SMALL,
-            LAYERS,
-            change=lambda spec: replace(spec, initial="torch"),
-        ),
-        Variant("batches of 32", (35_000, 70_000), (5, 10), LAYERS, change=batches_of(32)),
-        Variant("batches of 500", (15_000, 35_000), (5, 10), LAYERS, change=batches_of(500)),
-        Variant("8 x 8 board", (35_000,), SMALL, LAYERS, task=other_board(8)),
-        Variant("2 x 2 board", (12_500, 35_000), SMALL, LAYERS, task=other_board(2)),
-        Variant(
-            "SGD with momentum 0.9, rate 0.01",
-            (35_000,),
-            SMALL,
-            LAYERS,
-            change=lambda spec: replace(spec, optimiser="momentum", learning_rate=0.01),
-        ),
+        Variant("the recipe", (100_000, 200_000, 300_000), SMALL, LAYERS),
+        Variant("the recipe, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
         *(
             Variant(
-                f"12 replicas, inputs from -{reach} to {reach}",
+                f"inputs from {shift - reach:g} to {shift + reach:g}",
                 steps,
                 (5, 10),
                 LAYERS,
-                12,
-                task=other_board(stretch=reach),
+                task=other_board(stretch=reach, shift=shift),
             )
-            for reach, steps in ((1, (87_500,)), (1.5, (35_000, 50_000)), (2, (25_000, 35_000)))
+            for reach, shift, steps in (
+                (0.75, 0, (200_000, 300_000)),
+                (1.25, 0, (100_000, 200_000)),
+                (2, 0, (50_000, 100_000)),
+                (1, 1, (200_000,)),
+            )
+        ),
+        Variant("normal weights", (200_000,), (5, 10), LAYERS, change=normal),
+        Variant("batches of 32", (200_000, 300_000), (5, 10), LAYERS, change=batches_of(32)),
+        *(
+            Variant(f"{n} x {n} board", (200_000,), (5, 10), LAYERS, task=other_board(n))
+            for n in (3, 6)
         ),
         *(
             Variant(
-                f"normal weights, inputs from -{reach} to {reach}{rest}",
+                f"{n} x {n} board, inputs from -{reach} to {reach}{rest}",
                 steps,
                 columns,
                 shapes,
                 replicas,
-                change=normal,
-                task=other_board(stretch=reach),
+                task=other_board(n, reach),
             )
-            for reach, steps, rest, columns, shapes, replicas in (
-                (1, (50_000, 87_500), "", (5, 10), LAYERS, 12),
-                (1.25, (50_000, 65_000), "", (5, 10), LAYERS, 12),
-                (1.5, (35_000, 50_000, 70_000), "", (5, 10), LAYERS, 12),
-                (1.75, (30_000, 40_000), "", (5, 10), LAYERS, 12),
-                (2, (25_000, 35_000), "", (5, 10), LAYERS, 12),
-                (1.5, (35_000, 50_000), ", 50 units", (50,), LAYERS, 4),
-                (2, (25_000, 35_000), ", 50 units", (50,), LAYERS, 4),
-                (1.5, (35_000, 50_000), ", one wide layer", (100, 200), ("1",), 3),
+            for n, reach, rest, steps, columns, shapes, replicas in (
+                (4, 2, "", (12_500, 25_000, 35_000, 50_000), SMALL, LAYERS, 4),
+                (4, 2, ", one wide layer", (25_000, 35_000, 50_000), (100, 200), ("1",), 3),
+                (4, 1, "", (35_000, 50_000, 87_500, 150_000), SMALL, LAYERS, 3),
+                (8, 2, "", (35_000,), SMALL, LAYERS, 3),
+                (2, 2, "", (12_500, 35_000), SMALL, LAYERS, 3),
             )
         ),
     ),
@@ -274,7 +248,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         Variant("the recipe, wide layers", (12_000, 18_000), (50,), ("1", "4"), 1),
     ),
     "autoencoder": (
-        Variant("the recipe, dense", (2_500, 5_000), (1, 2), ("dense",), 1),
+        Variant("the recipe, dense", (1_250, 2_500, 5_000), (1, 2, 4, 8), ("dense",), 2),
         Variant("the recipe", (400, 1_600), (1, 2), ("conv",), 1),
         Variant("the recipe, wider", (400,), (4,), ("conv",), 1),
         Variant("batches of 100", (400,), (1,), ("conv",), 1, change=batches_of(100)),

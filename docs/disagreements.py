@@ -48,36 +48,13 @@ def of_picture(
 
 RECIPES = {
     "checkerboard": (
-        Variant("the recipe", (35_000,), (), ()),
-        Variant("half the steps", (17_500,), (), ()),
-        Variant("twice the steps", (70_000,), (), ()),
+        Variant("the recipe", (200_000,), (), ()),
+        Variant("half the steps", (100_000,), (), ()),
+        Variant("half as many steps again", (300_000,), (), ()),
+        Variant("batches of 32", (300_000,), (), (), change=batches_of(32)),
+        Variant("normal weights", (200_000,), (), (), change=normal),
         Variant(
-            "a tenth of the rate, ten times the steps",
-            (350_000,),
-            (),
-            (),
-            change=lambda spec: replace(spec, learning_rate=0.0001),
-        ),
-        Variant("inputs from -1 to 1", (87_500,), (), (), task=other_board(stretch=1)),
-        Variant("inputs from -4 to 4", (25_000,), (), (), task=other_board(stretch=4)),
-        Variant("inputs from 0 to 4", (50_000,), (), (), task=other_board(shift=2.0)),
-        Variant("batches of 32", (35_000,), (), (), change=batches_of(32)),
-        Variant("batches of 500", (15_000,), (), (), change=batches_of(500)),
-        Variant("batches of 500, as many steps", (35_000,), (), (), change=batches_of(500)),
-        Variant(
-            "normal weights, inputs from -1.5 to 1.5",
-            (50_000,),
-            (),
-            (),
-            change=normal,
-            task=other_board(stretch=1.5),
-        ),
-        Variant(
-            "weights and biases as PyTorch draws them",
-            (35_000,),
-            (),
-            (),
-            change=lambda spec: replace(spec, initial="torch"),
+            "4 x 4 board, inputs from -2 to 2", (35_000,), (), (), task=other_board(4, stretch=2)
         ),
     ),
     "memorization": (

@@ -60,7 +60,7 @@ def rows(lost=True, seed=0):
 
 
 SOURCES = {
-    "checkerboard": ("4 x 4 board, 5,000 points", None),
+    "checkerboard": ("5 x 5 board, 5,000 points", None),
     "regression": ("sin(10 x) cos(5 y), 5,000 points", None),
     "memorization": ("china.jpg, scikit-learn's photograph", "the paper's picture"),
     "autoencoder": ("crops of photographs", "ImageNet, 32 x 32"),

@@ -125,7 +125,7 @@ def test_two_binary_units_make_a_symmetric_staircase(tmp_path):
 def test_samples_have_the_colours_of_their_squares(figure):
     arrays, _ = figure("checkerboard-samples")
     assert arrays["points"].shape == (5000, 2)
-    columns, rows = np.floor((arrays["points"] + 1) * 2).astype(int).T
+    columns, rows = np.floor((arrays["points"] + 1) * 2.5).astype(int).T
     assert np.array_equal(arrays["colour"] == 1, (columns + rows) % 2 == 1)
 
 
@@ -136,14 +136,14 @@ def test_a_surface_is_the_network_over_the_board(figure, name):
     result = trained_again(meta, name, EXPERIMENTS["checkerboard"].task())
     x, y = np.meshgrid(AXIS, AXIS)
     board = np.stack([x.ravel(), y.ravel()], 1)
-    answers = result.predict(2 * board).reshape(250, 250)  # squares are 1 wide
+    answers = result.predict(board).reshape(250, 250)
     assert np.array_equal(arrays[name], answers.astype(np.float16))
 
 
 @slow
 def test_accuracy_is_that_of_the_surface(figure):
     arrays, meta = figure("checkerboard-binary")
-    squares = np.floor((AXIS + 1) * 2)
+    squares = np.floor((AXIS + 1) * 2.5)
     colour = np.where((squares[:, None] + squares[None, :]) % 2 == 1, 1, -1)
     for name, surface in arrays.items():
         accuracy = 100 * (np.sign(surface) == colour).mean()

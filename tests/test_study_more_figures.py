@@ -35,11 +35,11 @@ def test_boards_are_the_networks_of_4_layers_of_10(folder):
         assert said["sizes"] == [2, 10, 10, 10, 10, 1]
         (result,) = train([Spec(**tuples(said))], task.data, threads=1)
         board = np.stack([x.ravel(), y.ravel()], 1)
-        answers = result.predict(2 * board).reshape(125, 125)  # squares are 1 wide
+        answers = result.predict(board).reshape(125, 125)
         assert arrays[name].dtype == np.uint8
         assert np.abs(arrays[name] / 127.5 - 1 - answers).max() < 0.004
         # tables count on a finer grid
-        squares = np.floor((axis + 1) * 2)
+        squares = np.floor((axis + 1) * 2.5)
         colour = np.where((squares[:, None] + squares[None, :]) % 2 == 1, 1, -1)
         right = 100 * (np.sign(answers) == colour).mean()
         assert meta["values"][name] == pytest.approx(right, abs=1.0)

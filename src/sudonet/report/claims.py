@@ -36,7 +36,7 @@ OFTEN = 1 / 2
 """The same where it says "often"."""
 
 NEAR_CHANCE = 60.0
-"""Percent; guessing the colour of a checkerboard gives 50."""
+"""Percent; saying the same colour everywhere on a checkerboard gives 52."""
 
 BINS = {"sudo-4": 4, "sudo-8": 8, "sudo-16": 16, "sudo-64": 64, "tanh": 8}
 """The paper's histograms, and into how many values or bins they are cut."""

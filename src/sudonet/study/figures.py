@@ -303,8 +303,7 @@ def _surfaces(
     task = tasks["checkerboard"]
     return Subject(
         lambda results: {
-            name: _square(result.predict(checkerboard.inputs(even_grid(POINTS))))
-            for name, result in results.items()
+            name: _square(result.predict(even_grid(POINTS))) for name, result in results.items()
         },
         task,
         _trials("checkerboard", shapes, activations, task, share),
@@ -349,7 +348,7 @@ def _memorization(tasks: Tasks, share: float) -> Subject:
 
 def _levels(tasks: Tasks, share: float) -> Subject:
     task = tasks["checkerboard"]
-    points = checkerboard.inputs(even_grid(SMALL_POINTS))
+    points = even_grid(SMALL_POINTS)
     return Subject(
         lambda results: {name: _grey(result.predict(points)) for name, result in results.items()},
         task,

@@ -15,7 +15,7 @@ TITLES = {
 
 ABOUT = {
     "checkerboard": (
-        "Say which colour a point of a 4 x 4 board has. Networks see 5,000 points and are judged "
+        "Say which colour a point of a 5 x 5 board has. Networks see 5,000 points and are judged "
         "on 250,000."
     ),
     "regression": (
