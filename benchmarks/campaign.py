@@ -37,13 +37,13 @@ def seconds_a_step(spec: Spec, data: Data) -> float:
     times = []
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(times) < 3:
-        begun = time.perf_counter()
+        begun = time.process_time()  # as the store counts: what runs beside it does not matter
         for rows in torch.from_numpy(order).long():
             loss = loss_of(model(x[rows]), t[rows])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        times.append((time.perf_counter() - begun) / len(order))
+        times.append((time.process_time() - begun) / len(order))
     return sorted(times)[len(times) // 2]
 
 

@@ -82,8 +82,6 @@ PRESETS = {
             "every cell of every table, fewer rates and replicas: a night",
             reductions={
                 "checkerboard": Reduction(rates=1),
-                "checkerboard-2-200": Reduction(0.25, rates=1),
-                "checkerboard-4-200": Reduction(0.25, rates=1),
                 "regression": Reduction(rates=1),
                 "autoencoder-conv": Reduction(0.09, replicas=1),
                 "autoencoder-conv-8": Reduction(0.03, replicas=1),
