@@ -209,6 +209,23 @@ def test_an_interrupt_ends_the_training_and_keeps_what_is_finished(engine):
     assert process.returncode == 0
 
 
+ABANDONED = """
+import sys
+import numpy as np
+from sudonet.train import Spec, stream
+
+x = np.linspace(-1, 1, 100).reshape(-1, 1)
+specs = [Spec(sizes=(1, 3 + i % 50, 1), steps=5, seed=i) for i in range(1000)]
+results = stream(specs, (x, x), engine=sys.argv[1])
+next(results)
+sys.last_value = results  # as a traceback keeps it that a person looks at
+"""
+
+
+def test_results_that_nobody_wants_do_not_keep_python_from_ending(engine):
+    subprocess.run([sys.executable, "-c", ABANDONED, engine], check=True, timeout=60)
+
+
 MANY = """
 import resource, sys, time
 import numpy as np

@@ -59,6 +59,13 @@ def test_a_result_is_the_same_alone_and_in_any_company(engine, plan, data):
             assert_identical(result, alone[place])
 
 
+def test_networks_that_take_minutes_do_not_wait_for_one_another():
+    small, large = ((2, *4 * (units,), 1) for units in (5, 200))
+    assert NativeEngine.largest_stack(Spec(sizes=small, steps=200_000)) > 8
+    assert NativeEngine.largest_stack(Spec(sizes=large, steps=200_000)) == 1
+    assert NativeEngine.largest_stack(Spec(sizes=large, steps=100)) > 8
+
+
 @pytest.mark.parametrize("count", [2, 3, 8, 40])
 @pytest.mark.parametrize("sizes", [(3, 5, 33, 10), (2, 7, 17, 1), (3, 33, 50, 2)], ids=str)
 def test_threads_do_not_round(engine, sizes, count):

@@ -25,6 +25,9 @@ MOST_LAYERS = 64
 LARGEST_STACK = 32
 """Networks that share prepared minibatches; more would not make them cheaper."""
 
+STACK_SECONDS = 60
+"""How long a stack may take, by estimate, if it is not one network: so much a crash can cost."""
+
 SLICE_SECONDS = 0.2
 """How long a call into C may take, by estimate: an interrupt waits that long."""
 
@@ -62,7 +65,10 @@ class NativeEngine:
 
     @staticmethod
     def largest_stack(spec: AnySpec) -> int:
-        return LARGEST_STACK
+        """So many that their results, which come together, are not long in coming."""
+        assert isinstance(spec, Spec)
+        seconds = max(1, spec.steps) * _seconds_a_step(spec, spec.batch_size)
+        return max(1, min(LARGEST_STACK, int(STACK_SECONDS / seconds)))
 
     @staticmethod
     def least_stack(spec: AnySpec) -> int:
@@ -83,7 +89,7 @@ class NativeEngine:
         losses = _Losses(len(stack), order.steps_an_epoch, spec.steps)
         inputs, outputs = spec.sizes[0], spec.sizes[-1]
         floats = self.core.functions.sudo_prepared(inputs, outputs, lanes)
-        cost = _STEP_SECONDS + 6 * batch * spec.parameters * _FLOP_SECONDS
+        cost = _seconds_a_step(spec, batch)
         together = max(1, min(len(stack), int(SLICE_SECONDS / cost)))
         slice_steps = int(
             max(1, min(SLICE_SECONDS / (cost * together), SLICE_BYTES // (4 * floats), 256))
@@ -139,6 +145,10 @@ class NativeEngine:
                 stack, networks, structures, losses.curves(), strict=True
             )
         ]
+
+
+def _seconds_a_step(spec: Spec, batch: int) -> float:
+    return _STEP_SECONDS + 6 * batch * spec.parameters * _FLOP_SECONDS
 
 
 class _Losses:

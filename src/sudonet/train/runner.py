@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import Any, TypeAlias
 
 import torch
@@ -175,9 +174,8 @@ def _stacks(engine: Engine, some: Stack, threads: int) -> list[Stack]:
         group.sort(key=lambda item: item[1].activations)  # equal activations side by side
         largest = engine.largest_stack(group[0][1])
         if len(groups) < 2 * threads:
-            largest = _even_share(
-                len(group), min(largest, engine.least_stack(group[0][1])), threads
-            )
+            least = min(largest, engine.least_stack(group[0][1]))
+            largest = min(largest, _even_share(len(group), least, threads))
         stacks += [group[i : i + largest] for i in range(0, len(group), largest)]
     return sorted(stacks, key=lambda s: -len(s) * s[0][1].steps * s[0][1].parameters)
 
@@ -215,14 +213,11 @@ def _in_threads(
     tracker: _Tracker,
     judge: Judge | None,
 ) -> Iterator[Result]:
-    # A slow caller keeps the workers waiting, not their results in memory.
-    finished: queue.Queue[list[Result] | BaseException] = queue.Queue(threads)
     before = torch.get_num_threads()
 
-    def work(stack: Any) -> None:
+    def work(stack: Any) -> list[Result]:
         if tracker.stop.is_set():
-            return
-        results: list[Result] | BaseException
+            return []
         try:
             # Threads that share a product or a convolution round it by how they share it:
             # each thread has stacks of its own instead. torch keeps the number by thread.
@@ -231,30 +226,23 @@ def _in_threads(
             for result in results:
                 if judge and result.diverged is None:
                     result.measures.update(judge(result))
-        except BaseException as error:
-            results = error
+            return results
         finally:
             torch.set_num_threads(before)
-        while not tracker.stop.is_set():
-            with suppress(queue.Full):
-                finished.put(results, timeout=0.1)
-                break
 
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for stack in stacks:
-                pool.submit(work, stack)
-            for _ in stacks:
-                while True:
-                    try:
-                        results = finished.get(timeout=0.1)
-                        break
-                    except queue.Empty:
-                        tracker.show()
-                if isinstance(results, BaseException):
-                    raise results
+            # A slow caller keeps stacks waiting, not their results in memory. Workers themselves
+            # never wait for it: a caller that went away must not keep Python from ending.
+            left = iter(stacks)
+            begun = {pool.submit(work, stack) for stack in islice(left, 2 * threads)}
+            while begun:
+                finished, begun = wait(begun, timeout=0.1, return_when=FIRST_COMPLETED)
                 tracker.show()
-                yield from results
+                for future in finished:
+                    results = future.result()
+                    begun |= {pool.submit(work, stack) for stack in islice(left, 1)}
+                    yield from results
         except BaseException:  # an interrupt, a fault, or a caller that wants no more
             tracker.stop.set()
             raise
