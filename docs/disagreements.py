@@ -48,9 +48,8 @@ def of_picture(
 
 RECIPES = {
     "checkerboard": (
-        Variant("the recipe", (200_000,), (), ()),
-        Variant("half the steps", (100_000,), (), ()),
-        Variant("half as many steps again", (300_000,), (), ()),
+        Variant("the recipe", (), (), ()),
+        *(Variant("the same for all widths", (steps,), (), ()) for steps in (100_000, 300_000)),
         Variant("batches of 32", (300_000,), (), (), change=batches_of(32)),
         Variant("normal weights", (200_000,), (), (), change=normal),
         Variant(
@@ -58,7 +57,7 @@ RECIPES = {
         ),
     ),
     "memorization": (
-        Variant("the recipe", (6_750,), (), ()),
+        Variant("the recipe", (), (), ()),
         Variant("twice the steps", (13_500,), (), ()),
         Variant("places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
         Variant("places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
@@ -82,8 +81,12 @@ def tried(grid: Grid, recipe: Variant) -> str:
     table = published.table(grid.id)
     experiment = EXPERIMENTS[grid.experiment]
     task = recipe.task(experiment.task())
+    steps = {
+        column: (*recipe.steps, experiment.recipe(grid.shape, column).steps)[0]
+        for column in grid.columns
+    }
     trials = [
-        Trial(experiment.name, grid.shape, column, activation, 0.001, seed, recipe.steps[0])
+        Trial(experiment.name, grid.shape, column, activation, 0.001, seed, steps[column])
         for activation, column in grid.cells
         for seed in range(REPLICAS)
     ]
@@ -105,8 +108,9 @@ def tried(grid: Grid, recipe: Variant) -> str:
         for some in (True, False)
     }
     digits = 3 if table.compared_by_ratio else 1
+    lengths = " and ".join(f"{length:,}" for length in sorted(set(steps.values())))
     return (
-        f"| {recipe.name} | {recipe.steps[0]:,} | {off[True]:.{digits}f} | {off[False]:.{digits}f} "
+        f"| {recipe.name} | {lengths} | {off[True]:.{digits}f} | {off[False]:.{digits}f} "
         f"| {rank:.2f} |"
     )
 

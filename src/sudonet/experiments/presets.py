@@ -68,7 +68,7 @@ PRESETS = {
             "every experiment, few columns and levels, short training: some minutes",
             levels=(2, 8, 64),
             reductions={
-                "checkerboard": Reduction(1.0, replicas=2, rates=1, columns=(5, 10)),
+                "checkerboard": Reduction(0.25, replicas=2, rates=1, columns=(5, 10)),
                 "regression": Reduction(0.25, replicas=2, rates=1, columns=(10, 20)),
                 "memorization": Reduction(0.5, replicas=2, rates=1, columns=(50, 100)),
                 "memorization-10": Reduction(0.5, replicas=2, rates=1, columns=(50,)),
@@ -82,6 +82,11 @@ PRESETS = {
             "every cell of every table, fewer rates and replicas: a night",
             reductions={
                 "checkerboard": Reduction(rates=1),
+                **{
+                    f"checkerboard-{layers}-{units}": Reduction(0.25, rates=1)
+                    for layers in (2, 4)
+                    for units in (100, 200)
+                },
                 "regression": Reduction(rates=1),
                 "autoencoder-conv": Reduction(0.09, replicas=1),
                 "autoencoder-conv-8": Reduction(0.03, replicas=1),
