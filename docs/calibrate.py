@@ -139,19 +139,13 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         ),
         Variant("the recipe, 12 replicas", (200_000, 400_000, 800_000), (5, 10), LAYERS, 12),
         Variant("the recipe, one layer, long", (400_000, 800_000), (50, 100, 200), ("1",), 6),
-        *(
-            Variant(
-                f"inputs from -0.5 to 0.5, {rest}",
-                (400_000, 800_000),
-                columns,
-                shapes,
-                replicas,
-                task=other_board(stretch=0.5),
-            )
-            for rest, columns, shapes, replicas in (
-                ("12 replicas", (5, 10), LAYERS, 12),
-                ("one layer, long", (50, 100, 200), ("1",), 6),
-            )
+        Variant(
+            "inputs from -0.5 to 0.5, 12 replicas",
+            (400_000, 800_000),
+            (5, 10),
+            LAYERS,
+            12,
+            task=other_board(stretch=0.5),
         ),
         Variant("normal weights", (200_000,), (5, 10), LAYERS, change=normal),
         Variant("batches of 32", (200_000, 300_000), (5, 10), LAYERS, change=batches_of(32)),

@@ -144,7 +144,7 @@ def make(
             judge=task.score,
             progress=partial(_report, progress, before, total) if progress else None,
         )
-        # Closed even if a file cannot be written: its threads would wait forever.
+        # Closed even if a file cannot be written: its threads would go on training.
         with closing(cast("Generator[Result, None, None]", training)):
             for result in training:
                 results[specs[task][result.index]] = result
