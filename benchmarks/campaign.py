@@ -3,7 +3,7 @@
     python benchmarks/campaign.py [STORE]
 
 Every shape of fully connected network in the store is trained for a few hundred steps, one
-network by itself with torch.optim.Adam, on one core, as a plain loop does. The time of a step,
+network by itself with torch.optim, on one core, as a plain loop does. The time of a step,
 times the steps of all networks of that shape, stands beside the CPU time that the store has.
 """
 
@@ -32,7 +32,9 @@ def seconds_a_step(spec: Spec, data: Data) -> float:
     x, t = (torch.as_tensor(a).flatten(1) for a in (data.inputs, data.targets))
     model = spec.module()
     loss_of = nn.CrossEntropyLoss() if spec.loss == "cross_entropy" else nn.MSELoss()
-    optimiser = torch.optim.Adam(model.parameters(), spec.learning_rate)
+    optimiser: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), spec.learning_rate)
+    if spec.optimiser == "momentum":
+        optimiser = torch.optim.SGD(model.parameters(), spec.learning_rate, spec.momentum)
     order, _ = Order(seed=0, samples=len(data), batch_size=spec.batch_size).take(20)
     times = []
     end = time.perf_counter() + SECONDS

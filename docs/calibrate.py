@@ -45,6 +45,8 @@ class Variant:
         Lengths of training to compare.
     columns
         Columns to train, of every shape of the experiment.
+    optimiser
+        ``"adam"`` or ``"momentum"``; None for that of the recipe.
     change
         Makes the spec of the variant from that of the recipe.
     task
@@ -56,8 +58,14 @@ class Variant:
     columns: tuple[int, ...]
     shapes: tuple[str, ...]
     replicas: int = 3
+    optimiser: str | None = "adam"
     change: Callable[[AnySpec], AnySpec] = lambda spec: spec
     task: Callable[[Task], Task] = field(default=lambda task: task)
+
+    def spec(self, experiment: Experiment, trial: Trial, data: Data) -> AnySpec:
+        """The network of a trial as this variant trains it."""
+        spec = experiment.spec(trial, data)
+        return self.change(replace(spec, optimiser=self.optimiser or spec.optimiser))
 
 
 def fewer(samples: int) -> Callable[[Task], Task]:
@@ -120,11 +128,18 @@ def normal(spec: AnySpec) -> AnySpec:
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "checkerboard": (
-        Variant("the recipe", (100_000, 200_000, 300_000), SMALL, LAYERS),
-        Variant("the recipe, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
+        *(
+            Variant(f"SGD with momentum{rest}", steps, columns, layers, replicas, "momentum")
+            for rest, steps, columns, layers, replicas in (
+                ("", (400_000, 500_000), (5, 10), LAYERS, 12),
+                (", one wide layer", (400_000, 500_000), (50, 100, 200), ("1",), 6),
+            )
+        ),
+        Variant("Adam", (100_000, 200_000, 300_000), SMALL, LAYERS),
+        Variant("Adam, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
         *(
             Variant(
-                f"inputs from {shift - reach:g} to {shift + reach:g}",
+                f"Adam, inputs from {shift - reach:g} to {shift + reach:g}",
                 steps,
                 (5, 10),
                 LAYERS,
@@ -137,25 +152,43 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
                 (1, 1, (200_000,)),
             )
         ),
-        Variant("the recipe, 12 replicas", (200_000, 400_000, 800_000), (5, 10), LAYERS, 12),
-        Variant("the recipe, one layer, long", (400_000, 800_000), (50, 100, 200), ("1",), 6),
+        Variant("Adam, 12 replicas", (200_000, 400_000, 800_000), (5, 10), LAYERS, 12),
+        Variant("Adam, one layer, long", (400_000, 800_000), (50, 100, 200), ("1",), 6),
         Variant(
-            "inputs from -0.5 to 0.5, 12 replicas",
+            "Adam, inputs from -0.5 to 0.5, 12 replicas",
             (400_000, 800_000),
             (5, 10),
             LAYERS,
             12,
             task=other_board(stretch=0.5),
         ),
-        Variant("normal weights", (200_000,), (5, 10), LAYERS, change=normal),
-        Variant("batches of 32", (200_000, 300_000), (5, 10), LAYERS, change=batches_of(32)),
+        Variant(
+            "Adam, normal weights",
+            (200_000,),
+            (5, 10),
+            LAYERS,
+            change=normal,
+        ),
+        Variant(
+            "Adam, batches of 32",
+            (200_000, 300_000),
+            (5, 10),
+            LAYERS,
+            change=batches_of(32),
+        ),
         *(
-            Variant(f"{n} x {n} board", (200_000,), (5, 10), LAYERS, task=other_board(n))
+            Variant(
+                f"Adam, {n} x {n} board",
+                (200_000,),
+                (5, 10),
+                LAYERS,
+                task=other_board(n),
+            )
             for n in (3, 6)
         ),
         *(
             Variant(
-                f"{n} x {n} board, inputs from -{reach} to {reach}{rest}",
+                f"Adam, {n} x {n} board, inputs from -{reach} to {reach}{rest}",
                 steps,
                 columns,
                 shapes,
@@ -243,6 +276,27 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             )
             for reach in (6, 10)
         ),
+        *(
+            Variant(
+                f"SGD with momentum, rate {rate}, one layer",
+                (18_000, 36_000, 72_000),
+                (50, 100, 200),
+                ("1",),
+                3,
+                "momentum",
+                change=at_rate(rate),
+            )
+            for rate in (0.01, 0.03, 0.06)
+        ),
+        Variant(
+            "SGD with momentum, rate 0.03",
+            (18_000,),
+            (50, 100, 200),
+            ("1", "2", "4"),
+            3,
+            "momentum",
+            change=at_rate(0.03),
+        ),
         Variant(
             "places from -6 to 6, batches of 32",
             (7_040, 14_080),
@@ -305,7 +359,7 @@ def run(name: str, some: Sequence[Variant]) -> Iterator[list[dict[str, Any]]]:
     for variant in some:
         ours = variant.task(task)
         planned = list(trials(experiment, variant))
-        specs = [variant.change(experiment.spec(trial, ours.data)) for trial in planned]
+        specs = [variant.spec(experiment, trial, ours.data) for trial in planned]
         values: dict[tuple[str, int, str, int], list[float]] = {}
         results = stream(specs, ours.data, judge=ours.score)
         for result in track(results, f"{name}: {variant.name}", total=len(specs)):

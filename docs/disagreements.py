@@ -13,7 +13,7 @@ from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
-from calibrate import Variant, batches_of, normal, other_board, other_places
+from calibrate import RATE, Variant, at_rate, normal, other_places
 from numpy.typing import NDArray
 from PIL.Image import fromarray
 from rich.progress import track
@@ -48,25 +48,30 @@ def of_picture(
 
 RECIPES = {
     "checkerboard": (
-        Variant("the recipe", (), (), ()),
-        *(Variant("the same for all widths", (steps,), (), ()) for steps in (100_000, 300_000)),
-        Variant("batches of 32", (300_000,), (), (), change=batches_of(32)),
-        Variant("normal weights", (200_000,), (), (), change=normal),
-        Variant(
-            "4 x 4 board, inputs from -2 to 2", (35_000,), (), (), task=other_board(4, stretch=2)
-        ),
+        Variant("the recipe", (), (), (), optimiser=None),
+        Variant("SGD with momentum", (400_000,), (), (), optimiser="momentum"),
+        Variant("Adam", (200_000,), (), ()),
     ),
     "memorization": (
-        Variant("the recipe", (), (), ()),
-        Variant("twice the steps", (13_500,), (), ()),
-        Variant("places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
-        Variant("places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
-        Variant("places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
-        Variant("normal weights", (6_750,), (), (), change=normal),
-        Variant("the same picture as it is", (6_750,), (), (), task=of_picture("china.jpg")),
-        Variant("a flower as it is", (6_750,), (), (), task=of_picture("flower.jpg")),
+        Variant("the recipe", (), (), (), optimiser=None),
         Variant(
-            "a flower with equalised contrast",
+            "SGD with momentum, rate 0.03",
+            (18_000,),
+            (),
+            (),
+            optimiser="momentum",
+            change=at_rate(0.03),
+        ),
+        Variant("Adam", (6_750,), (), ()),
+        Variant("Adam, twice the steps", (13_500,), (), ()),
+        Variant("Adam, places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
+        Variant("Adam, places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
+        Variant("Adam, places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
+        Variant("Adam, normal weights", (6_750,), (), (), change=normal),
+        Variant("Adam, the same picture as it is", (6_750,), (), (), task=of_picture("china.jpg")),
+        Variant("Adam, a flower as it is", (6_750,), (), (), task=of_picture("flower.jpg")),
+        Variant(
+            "Adam, a flower with equalised contrast",
             (6_750,),
             (),
             (),
@@ -85,12 +90,16 @@ def tried(grid: Grid, recipe: Variant) -> str:
         column: (*recipe.steps, experiment.recipe(grid.shape, column).steps)[0]
         for column in grid.columns
     }
+    rate = {
+        column: RATE if recipe.optimiser else experiment.recipe(grid.shape, column).rates[0]
+        for column in grid.columns
+    }
     trials = [
-        Trial(experiment.name, grid.shape, column, activation, 0.001, seed, steps[column])
+        Trial(experiment.name, grid.shape, column, activation, rate[column], seed, steps[column])
         for activation, column in grid.cells
         for seed in range(REPLICAS)
     ]
-    specs = [recipe.change(experiment.spec(trial, task.data)) for trial in trials]
+    specs = [recipe.spec(experiment, trial, task.data) for trial in trials]
     values: dict[tuple[str, int], list[float]] = {place: [] for place in grid.cells}
     for result in track(stream(specs, task.data, judge=task.score), recipe.name, len(specs)):
         trial = trials[result.index]

@@ -56,7 +56,6 @@ def test_the_activations():
     [
         ("checkerboard", 3, RATES),
         ("regression", 5, RATES),
-        ("memorization", 3, RATES[:2]),
         ("autoencoder", 5, RATES[:1]),
         ("mnist", 5, RATES[:1]),
     ],
@@ -66,6 +65,23 @@ def test_replicas_and_rates_of_the_full_protocol(name, replicas, rates):
         recipe = EXPERIMENTS[name].recipe(grid.shape, grid.columns[0])
         assert (recipe.replicas, recipe.rates) == (replicas, rates)
     assert RATES == (0.001, 0.0001, 0.00001)
+
+
+def test_memorization_searches_two_rates_a_decade_apart():
+    experiment = EXPERIMENTS["memorization"]
+    for grid in experiment.grids:
+        high, low = experiment.recipe(grid.shape, 50).rates
+        assert low == pytest.approx(high / 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "by_momentum"), [("checkerboard", {"1"}), ("memorization", {"1", "2", "4"})]
+)
+def test_which_networks_are_trained_by_which_optimiser(name, by_momentum):
+    experiment = EXPERIMENTS[name]
+    for grid in experiment.grids:
+        spec = experiment.spec(trial(name, grid.shape, 50), None)
+        assert spec.optimiser == ("momentum" if grid.shape in by_momentum else "adam")
 
 
 def test_only_the_widest_convolutions_have_a_rate_of_their_own():
@@ -107,7 +123,7 @@ def test_the_checkerboard_network(shape, units):
     sizes = [2, *[units] * int(shape), 1]
     assert spec.sizes == tuple(sizes)
     assert spec.parameters == sum(i * o + o for i, o in pairwise(sizes))
-    assert (spec.output, spec.loss, spec.optimiser) == ("tanh", "squared_error", "adam")
+    assert (spec.output, spec.loss) == ("tanh", "squared_error")
 
 
 def test_the_mnist_network():

@@ -228,7 +228,7 @@ def test_details_tell_what_stands_behind_a_cell(page):
     assert "±" in said["Ours"]
     assert said["Published"] == "97.6"
     assert said["Learning rate"].endswith("best of 3")
-    assert said["Steps"] == f"{checkerboard.STEPS:,}, 100 % of the protocol"
+    assert said["Steps"] == f"{checkerboard.STEPS['2']:,}, 100 % of the protocol"
     assert said["CPU time"].endswith("for 9 networks")
     assert said["Protocol"] == "full"
     assert said["Engine"] == "native-avx2"
@@ -435,7 +435,7 @@ def test_diverged_failed_and_single_networks_are_named(tmp_path):
 
 
 def test_a_ratio_without_its_tanh_cell_is_not_drawn(tmp_path):
-    some = [row(900.0, experiment="memorization", column=50, steps=9000, activation="sudo-8")]
+    some = [row(900.0, experiment="memorization", column=50, rate=0.03, activation="sudo-8")]
     page = written(some, tmp_path)
     cell = cells_of(page)["memorization-2.sudo-8.50"]
     assert float(cell["data-ours"]) == 900

@@ -69,6 +69,7 @@ PRESETS = {
             levels=(2, 8, 64),
             reductions={
                 "checkerboard": Reduction(0.25, replicas=2, rates=1, columns=(5, 10)),
+                "checkerboard-1": Reduction(0.5, replicas=2, rates=1, columns=(5, 10)),
                 "regression": Reduction(0.25, replicas=2, rates=1, columns=(10, 20)),
                 "memorization": Reduction(0.5, replicas=2, rates=1, columns=(50, 100)),
                 "memorization-10": Reduction(0.5, replicas=2, rates=1, columns=(50,)),

@@ -46,7 +46,7 @@ AUTOENCODED = ("tanh", "relu", "sudo-4", "sudo-64")
 SQUARE = 213
 """Pixels: two rows of three such squares are cut from each photograph."""
 
-RATE, SEED = 0.001, 0
+SEED = 0
 POINTS = 250
 """A side of the surfaces; a picture shows no more."""
 
@@ -246,9 +246,10 @@ def _trials(
     """Networks by name, such as ``"4 x 200 relu"``, as the experiment's tables train them."""
     found = {}
     for layers, units in shapes:
-        full = EXPERIMENTS[experiment].recipe(str(layers), units).steps
+        recipe = EXPERIMENTS[experiment].recipe(str(layers), units)
+        steps = _steps(recipe.steps, share)
         for name in activations:
-            trial = Trial(experiment, str(layers), units, name, RATE, SEED, _steps(full, share))
+            trial = Trial(experiment, str(layers), units, name, recipe.rates[0], SEED, steps)
             found[f"{layers} x {units} {name}"] = EXPERIMENTS[experiment].spec(trial, task.data)
     return found
 
