@@ -128,13 +128,24 @@ def normal(spec: AnySpec) -> AnySpec:
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "checkerboard": (
-        *(
-            Variant(f"SGD with momentum{rest}", steps, columns, layers, replicas, "momentum")
-            for rest, steps, columns, layers, replicas in (
-                ("", (400_000, 500_000), (5, 10), LAYERS, 12),
-                (", one wide layer", (400_000, 500_000), (50, 100, 200), ("1",), 6),
-            )
+        Variant(
+            "SGD with momentum, one layer",
+            (400_000, 450_000, 500_000),
+            (5, 10, 50, 100, 200),
+            ("1",),
+            12,
+            "momentum",
         ),
+        Variant(
+            "SGD with momentum, rate 0.0001, one layer",
+            (450_000,),
+            (5, 10, 50, 100, 200),
+            ("1",),
+            12,
+            "momentum",
+            change=at_rate(0.0001),
+        ),
+        Variant("SGD with momentum", (400_000, 500_000), (5, 10), ("2", "4"), 12, "momentum"),
         Variant("Adam", (100_000, 200_000, 300_000), SMALL, LAYERS),
         Variant("Adam, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
         *(
