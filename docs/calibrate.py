@@ -18,14 +18,19 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import fromarray
 from rich.progress import track
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Experiment, Task, Trial
 from sudonet.experiments import checkerboard as board
-from sudonet.experiments.memorization import SPAN
+from sudonet.experiments.data import Picture, Source
+from sudonet.experiments.data.bundled import photograph
+from sudonet.experiments.data.photograph import central_square, equalised
+from sudonet.experiments.memorization import SPAN, Memorization
 from sudonet.experiments.square import even_grid
 from sudonet.report.published import tables
-from sudonet.train import AnySpec, Data, stream
+from sudonet.train import AnySpec, Data, Result, stream
 
 HERE = Path(__file__).parent
 RECORD = HERE / "calibration.json"
@@ -51,6 +56,9 @@ class Variant:
         Makes the spec of the variant from that of the recipe.
     task
         Makes its data and its measure from those of the recipe.
+    curve
+        Whether networks are trained once, for the longest of ``steps``, and the value after each
+        is read off their loss curve: summed over all samples, the mean of two epochs.
     """
 
     name: str
@@ -61,6 +69,7 @@ class Variant:
     optimiser: str | None = "adam"
     change: Callable[[AnySpec], AnySpec] = lambda spec: spec
     task: Callable[[Task], Task] = field(default=lambda task: task)
+    curve: bool = False
 
     def spec(self, experiment: Experiment, trial: Trial, data: Data) -> AnySpec:
         """The network of a trial as this variant trains it."""
@@ -95,6 +104,39 @@ def other_board(
     return made
 
 
+def whole(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """A picture equalised by one histogram, without a limit on contrast."""
+    counts = np.bincount(grey.ravel(), minlength=256)
+    return np.asarray((np.cumsum(counts) / grey.size)[grey], np.float32)
+
+
+def other_picture(
+    contrast: Callable[[NDArray[np.uint8]], NDArray[np.float32]], name: str = "china.jpg"
+) -> Callable[[Task], Task]:
+    """Memorizes the middle of a photograph with another contrast, or of another one."""
+
+    def made(_: Task) -> Task:
+        pixels = contrast(central_square(fromarray(photograph(name))))
+        return Memorization().task(Picture(pixels, Source.of(name, pixels)))
+
+    return made
+
+
+def in_25(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Contrast equalised in 5 x 5 tiles, as it was before 2 x 2 fitted better."""
+    return equalised(grey, 5)
+
+
+def in_25_tiles(variant: Variant) -> Variant:
+    """The same on the picture of 5 x 5 tiles."""
+    picture = other_picture(in_25)
+    return replace(
+        variant,
+        name=f"5 x 5 tiles, {variant.name}",
+        task=lambda task: variant.task(picture(task)),
+    )
+
+
 def other_places(first: float, last: float, low: float = -1.0) -> Callable[[Task], Task]:
     """Places from ``first`` to ``last``, brightness from ``low`` to 1."""
 
@@ -120,6 +162,7 @@ def at_rate(rate: float) -> Callable[[AnySpec], AnySpec]:
 
 LAYERS, DEPTHS = ("1", "2", "4"), ("1", "2", "4", "10")
 SMALL = (5, 10, 50)
+LENGTHS = (9_000, 13_500, 18_000, 22_500, 27_000)
 
 
 def normal(spec: AnySpec) -> AnySpec:
@@ -229,93 +272,130 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
     "memorization": (
         *(
             Variant(
-                f"places from {first} to {last}{rest}",
-                (6_750, 9_000),
-                columns,
-                depths,
-                3,
-                task=other_places(first, last),
-            )
-            for first, last in ((0, 2), (0, 4), (0, 6), (0, 8), (-6, 6))
-            for rest, columns, depths in (
-                (", all widths", (50, 100, 200), ("1", "2", "4")),
-                (", 10 layers", (50,), ("10",)),
-            )
-        ),
-        *(
-            Variant(
-                f"places from {first} to {last}, 10 wide layers",
-                (6_750, 9_000),
-                (100, 200),
-                ("10",),
-                2,
-                task=other_places(first, last),
-            )
-            for first, last in ((0, 2), (0, 4), (-6, 6))
-        ),
-        Variant(
-            "places from 0 to 4, rate 0.0001",
-            (6_750, 9_000),
-            (50, 100, 200),
-            DEPTHS,
-            3,
-            change=at_rate(0.0001),
-            task=other_places(0, 4),
-        ),
-        *(
-            Variant(
-                f"places from -{reach} to {reach}",
+                f"{name}{rest}",
                 steps,
-                (50,),
-                DEPTHS,
-                replicas,
-                task=other_places(-reach, reach),
-            )
-            for reach, replicas, steps in (
-                *((reach, 2, (4_500, 9_000, 22_500)) for reach in (1, 2, 4)),
-                *((reach, 4, (4_500, 9_000, 15_000, 22_500)) for reach in (6, 10)),
-            )
-        ),
-        *(
-            Variant(
-                f"places from -{reach} to {reach}, brightness from 0 to 1",
-                (4_500, 9_000),
-                (50,),
-                DEPTHS,
-                4,
-                task=other_places(-reach, reach, 0.0),
-            )
-            for reach in (6, 10)
-        ),
-        *(
-            Variant(
-                f"SGD with momentum, rate {rate}, one layer",
-                (18_000, 36_000, 72_000),
                 (50, 100, 200),
-                ("1",),
-                3,
-                "momentum",
+                depths,
+                replicas,
+                optimiser,
                 change=at_rate(rate),
+                task=other_picture(contrast),
+                curve=True,
             )
-            for rate in (0.01, 0.03, 0.06)
+            for name, optimiser, rate, contrast, steps, some in (
+                ("SGD with momentum", "momentum", 0.01, equalised, LENGTHS, 2),
+                ("SGD with momentum, no tiles", "momentum", 0.01, whole, LENGTHS, 2),
+                ("SGD with momentum, 5 x 5 tiles", "momentum", 0.01, in_25, LENGTHS, 1),
+                ("Adam", "adam", 0.001, equalised, (4_500, 6_750, 9_000, 13_500), 1),
+            )
+            for rest, depths, replicas in (
+                (", 1 to 4 layers", LAYERS, 3),
+                (", 10 layers", ("10",), 2),
+            )[:some]
         ),
-        Variant(
-            "SGD with momentum, rate 0.03",
-            (18_000,),
-            (50, 100, 200),
-            ("1", "2", "4"),
-            3,
-            "momentum",
-            change=at_rate(0.03),
-        ),
-        Variant(
-            "places from -6 to 6, batches of 32",
-            (7_040, 14_080),
-            (50,),
-            DEPTHS,
-            2,
-            change=batches_of(32),
-            task=other_places(-6, 6),
+        *map(
+            in_25_tiles,
+            (
+                *(
+                    Variant(
+                        f"places from {first} to {last}{rest}",
+                        (6_750, 9_000),
+                        columns,
+                        depths,
+                        3,
+                        task=other_places(first, last),
+                    )
+                    for first, last in ((0, 2), (0, 4), (0, 6), (0, 8), (-6, 6))
+                    for rest, columns, depths in (
+                        (", all widths", (50, 100, 200), ("1", "2", "4")),
+                        (", 10 layers", (50,), ("10",)),
+                    )
+                ),
+                *(
+                    Variant(
+                        f"places from {first} to {last}, 10 wide layers",
+                        (6_750, 9_000),
+                        (100, 200),
+                        ("10",),
+                        2,
+                        task=other_places(first, last),
+                    )
+                    for first, last in ((0, 2), (0, 4), (-6, 6))
+                ),
+                Variant(
+                    "places from 0 to 4, rate 0.0001",
+                    (6_750, 9_000),
+                    (50, 100, 200),
+                    DEPTHS,
+                    3,
+                    change=at_rate(0.0001),
+                    task=other_places(0, 4),
+                ),
+                *(
+                    Variant(
+                        f"places from -{reach} to {reach}",
+                        steps,
+                        (50,),
+                        DEPTHS,
+                        replicas,
+                        task=other_places(-reach, reach),
+                    )
+                    for reach, replicas, steps in (
+                        *((reach, 2, (4_500, 9_000, 22_500)) for reach in (1, 2, 4)),
+                        *((reach, 4, (4_500, 9_000, 15_000, 22_500)) for reach in (6, 10)),
+                    )
+                ),
+                *(
+                    Variant(
+                        f"places from -{reach} to {reach}, brightness from 0 to 1",
+                        (4_500, 9_000),
+                        (50,),
+                        DEPTHS,
+                        4,
+                        task=other_places(-reach, reach, 0.0),
+                    )
+                    for reach in (6, 10)
+                ),
+                *(
+                    Variant(
+                        f"SGD with momentum, rate {rate}, one layer",
+                        (18_000, 36_000, 72_000),
+                        (50, 100, 200),
+                        ("1",),
+                        3,
+                        "momentum",
+                        change=at_rate(rate),
+                    )
+                    for rate in (0.01, 0.03, 0.06)
+                ),
+                Variant(
+                    "SGD with momentum, rate 0.01, 10 layers",
+                    (18_000,),
+                    (50, 100),
+                    ("10",),
+                    3,
+                    "momentum",
+                    change=at_rate(0.01),
+                ),
+                Variant(
+                    "SGD with momentum, rate 0.03",
+                    (18_000,),
+                    (50, 100, 200),
+                    ("1", "2", "4"),
+                    3,
+                    "momentum",
+                    change=at_rate(0.03),
+                ),
+                Variant(
+                    "places from -6 to 6, batches of 32",
+                    (7_040, 14_080),
+                    (50,),
+                    DEPTHS,
+                    2,
+                    change=batches_of(32),
+                    task=other_places(-6, 6),
+                ),
+            ),
         ),
     ),
     "mnist": (
@@ -349,7 +429,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
 def trials(experiment: Experiment, variant: Variant) -> Iterator[Trial]:
     for shape in variant.shapes:
         for column in variant.columns:
-            for steps in variant.steps:
+            for steps in variant.steps[-1:] if variant.curve else variant.steps:
                 for activation in BASELINES:
                     for seed in range(variant.replicas):
                         yield Trial(experiment.name, shape, column, activation, RATE, seed, steps)
@@ -375,8 +455,14 @@ def run(name: str, some: Sequence[Variant]) -> Iterator[list[dict[str, Any]]]:
         results = stream(specs, ours.data, judge=ours.score)
         for result in track(results, f"{name}: {variant.name}", total=len(specs)):
             t = planned[result.index]
-            place = t.shape, t.column, t.activation, t.steps
-            values.setdefault(place, []).append(result.measures.get("value", math.nan))
+            for steps in variant.steps if variant.curve else (t.steps,):
+                place = t.shape, t.column, t.activation, steps
+                value = (
+                    _read_off(result, steps, len(ours.data))
+                    if variant.curve
+                    else result.measures.get("value", math.nan)
+                )
+                values.setdefault(place, []).append(value)
         yield [
             {
                 "experiment": name,
@@ -392,6 +478,12 @@ def run(name: str, some: Sequence[Variant]) -> Iterator[list[dict[str, Any]]]:
             }
             for (shape, column, activation, steps), found in sorted(values.items())
         ]
+
+
+def _read_off(result: Result, steps: int, samples: int) -> float:
+    """The summed error after so many steps, by the mean loss of the two epochs up to there."""
+    epochs = steps * result.spec.batch_size // samples
+    return samples * float(result.losses[epochs - 2 : epochs].mean())
 
 
 def page(record: list[dict[str, Any]]) -> str:

@@ -8,42 +8,33 @@ calibrate.py, which sees the tanh and relu rows alone.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
-from calibrate import RATE, Variant, at_rate, normal, other_places
+from calibrate import (
+    RATE,
+    Variant,
+    at_rate,
+    in_25,
+    in_25_tiles,
+    normal,
+    other_picture,
+    other_places,
+)
 from numpy.typing import NDArray
-from PIL.Image import fromarray
 from rich.progress import track
 from scipy.stats import spearmanr
 
-from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Task, Trial
-from sudonet.experiments.data import Picture, Source
-from sudonet.experiments.data.bundled import photograph
-from sudonet.experiments.data.photograph import central_square, equalised
-from sudonet.experiments.memorization import Memorization
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Trial
 from sudonet.report import published
 from sudonet.train import stream
 
 REPLICAS = 3
 
 
-def bright(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+def as_it_is(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.asarray(grey / np.float32(255), np.float32)
-
-
-def of_picture(
-    name: str, contrast: Callable[[NDArray[np.uint8]], NDArray[np.float32]] = bright
-) -> Callable[[Task], Task]:
-    """Memorizes the middle of another photograph, or with another contrast."""
-
-    def made(_: Task) -> Task:
-        pixels = contrast(central_square(fromarray(photograph(name))))
-        return Memorization().task(Picture(pixels, Source.of(name, pixels)))
-
-    return made
 
 
 RECIPES = {
@@ -54,28 +45,35 @@ RECIPES = {
     ),
     "memorization": (
         Variant("the recipe", (), (), (), optimiser=None),
-        Variant(
-            "SGD with momentum, rate 0.03",
-            (18_000,),
-            (),
-            (),
-            optimiser="momentum",
-            change=at_rate(0.03),
+        *map(
+            in_25_tiles,
+            (
+                Variant(
+                    "SGD with momentum, rate 0.03",
+                    (18_000,),
+                    (),
+                    (),
+                    optimiser="momentum",
+                    change=at_rate(0.03),
+                ),
+                Variant("Adam", (6_750,), (), ()),
+                Variant("Adam, twice the steps", (13_500,), (), ()),
+                Variant("Adam, places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
+                Variant("Adam, places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
+                Variant("Adam, places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
+                Variant("Adam, normal weights", (6_750,), (), (), change=normal),
+            ),
         ),
-        Variant("Adam", (6_750,), (), ()),
-        Variant("Adam, twice the steps", (13_500,), (), ()),
-        Variant("Adam, places from 0 to 8", (6_750,), (), (), task=other_places(0, 8)),
-        Variant("Adam, places from -1 to 1", (9_000,), (), (), task=other_places(-1, 1)),
-        Variant("Adam, places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
-        Variant("Adam, normal weights", (6_750,), (), (), change=normal),
-        Variant("Adam, the same picture as it is", (6_750,), (), (), task=of_picture("china.jpg")),
-        Variant("Adam, a flower as it is", (6_750,), (), (), task=of_picture("flower.jpg")),
+        Variant("Adam, the same picture as it is", (6_750,), (), (), task=other_picture(as_it_is)),
+        Variant(
+            "Adam, a flower as it is", (6_750,), (), (), task=other_picture(as_it_is, "flower.jpg")
+        ),
         Variant(
             "Adam, a flower with equalised contrast",
             (6_750,),
             (),
             (),
-            task=of_picture("flower.jpg", equalised),
+            task=other_picture(in_25, "flower.jpg"),
         ),
     ),
 }

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from sudonet.experiments.data import Picture, Source, picture
 from sudonet.experiments.experiment import (
-    RATES,
     Experiment,
     Recipe,
     Task,
@@ -26,14 +25,7 @@ SIDE = 150
 SPAN = 4
 """Places go from 0 to 4 both ways."""
 
-RECIPES = {
-    "1": Recipe(steps=72_000, replicas=3, rates=(0.01, 0.001)),  # 320 epochs
-    "2": Recipe(steps=18_000, replicas=3, rates=(0.03, 0.003)),  # 80 epochs
-    "4": Recipe(steps=18_000, replicas=3, rates=(0.03, 0.003)),
-    "10": Recipe(steps=6_750, replicas=3, rates=RATES[:2]),  # 30 epochs
-}
-OPTIMISER = {"1": "momentum", "2": "momentum", "4": "momentum", "10": "adam"}
-"""By the number of hidden layers. The paper names both, not where: see docs/recipe.md."""
+RECIPE = Recipe(steps=13_500, replicas=3, rates=(0.01,))  # 60 epochs
 
 
 class Memorization(Experiment):
@@ -56,7 +48,7 @@ class Memorization(Experiment):
         self.file = file
 
     def recipe(self, shape: str, column: int) -> Recipe:
-        return RECIPES[shape]
+        return RECIPE
 
     def load(self) -> Picture:
         return picture(self.file)
@@ -75,7 +67,7 @@ class Memorization(Experiment):
         return Task(Data(places, brightness), source, score, len(places))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return fully_connected(trial, 2, 1, output="tanh", optimiser=OPTIMISER[trial.shape])
+        return fully_connected(trial, 2, 1, output="tanh", optimiser="momentum")
 
 
 def pixel_targets(pixels: NDArray[np.float32]) -> NDArray[np.float32]:

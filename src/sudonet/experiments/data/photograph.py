@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 150
-TILES = 5
-"""Local contrast is equalised in 5 x 5 tiles of 30 x 30 pixels."""
+TILES = 2
+"""Local contrast is equalised in 2 x 2 tiles of 75 x 75 pixels: see docs/recipe.md."""
 
 CLIP = 3.0
 """No grey value counts for more than this many times the mean count of all values."""
@@ -59,18 +59,18 @@ def picture(file: Path | None = None) -> Picture:
     return Picture(pixels, Source.of(name, pixels, stand_in_for="the paper's picture"))
 
 
-def equalised(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+def equalised(grey: NDArray[np.uint8], tiles_a_side: int = TILES) -> NDArray[np.float32]:
     """Contrast-limited adaptive histogram equalisation of a picture of 150 x 150.
 
     Every tile has a curve from its own histogram, clipped so that even areas do not turn into
     noise; between the centres of tiles, the curves are interpolated. Zuiderveld, "Contrast
     Limited Adaptive Histogram Equalization", Graphics Gems IV, 1994.
     """
-    size = SIDE // TILES
-    tiles = grey.reshape(TILES, size, TILES, size).swapaxes(1, 2).reshape(TILES, TILES, -1)
+    n, size = tiles_a_side, SIDE // tiles_a_side
+    tiles = grey.reshape(n, size, n, size).swapaxes(1, 2).reshape(n, n, -1)
     curves = np.apply_along_axis(_curve, 2, tiles)
-    place = np.clip((np.arange(SIDE) + 0.5) / size - 0.5, 0, TILES - 1)  # in tiles' centres
-    low = np.minimum(place.astype(int), TILES - 2)
+    place = np.clip((np.arange(SIDE) + 0.5) / size - 0.5, 0, n - 1)  # in tiles' centres
+    low = np.minimum(place.astype(int), n - 2)
     near = place - low
     pixels = np.zeros((SIDE, SIDE))
     for down, vertical in ((0, 1 - near), (1, near)):
