@@ -435,7 +435,8 @@ def test_diverged_failed_and_single_networks_are_named(tmp_path):
 
 
 def test_a_ratio_without_its_tanh_cell_is_not_drawn(tmp_path):
-    some = [row(900.0, experiment="memorization", column=50, rate=0.03, activation="sudo-8")]
+    rate = EXPERIMENTS["memorization"].recipe("2", 50).rates[0]
+    some = [row(900.0, experiment="memorization", column=50, rate=rate, activation="sudo-8")]
     page = written(some, tmp_path)
     cell = cells_of(page)["memorization-2.sudo-8.50"]
     assert float(cell["data-ours"]) == 900
