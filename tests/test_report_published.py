@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,20 @@ def test_only_memorization_is_compared_in_another_unit():
 @pytest.mark.parametrize("name", CEILING)
 def test_the_simulated_ceiling_is_near_the_protocols(name):
     assert published.ceiling(name) == pytest.approx(CEILING[name], abs=0.03)
+
+
+def test_the_ceiling_of_ratios_does_not_depend_on_the_level_of_a_column(monkeypatch):
+    table = published.table("memorization-2")
+    usual = published.ceiling(table.id)
+    without = frozenset(place for place in table.cells if place[0] != "tanh")
+    assert published.ceiling(table.id, without) == usual
+
+    level = np.array([1, 20, 300])
+    rows = {name: tuple(level * row) for name, row in table.rows.items()}
+    differences = level * published._differences(table)
+    monkeypatch.setattr(published, "table", lambda _: replace(table, rows=rows))
+    monkeypatch.setattr(published, "_differences", lambda _: differences)
+    assert published.ceiling.__wrapped__(table.id) == pytest.approx(usual)
 
 
 def test_the_ceiling_of_a_part_of_a_table():

@@ -106,9 +106,8 @@ def agreement(grid: Grid, cells: Mapping[Place, Cell]) -> Agreement:
     Cells that are 1 by definition say nothing and are left out: the tanh row of a
     memorization table, and the cell to which the autoencoders are related. What remains of a
     memorization table is correlated by ratio, so that the level of our picture, and how it
-    changes from width to width, does not count; ``spearman_raw`` has the errors as they are,
-    with the tanh row. The ceiling belongs to the raw errors; that of ratios differs by no
-    more than 0.04.
+    changes from width to width, does not count, and so is its ceiling; ``spearman_raw`` has
+    the errors as they are, with the tanh row.
     """
     table = published.table(grid.id)
     compared = {

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 150
-TILES = 2
-"""Local contrast is equalised in 2 x 2 tiles of 75 x 75 pixels: see docs/recipe.md."""
-
-CLIP = 3.0
-"""No grey value counts for more than this many times the mean count of all values."""
+TILES, LIMIT = 5, 20.0
+"""Local contrast is equalised in 5 x 5 tiles of 30 x 30 pixels: see docs/recipe.md."""
 
 BUNDLED = "china.jpg, scikit-learn's photograph by danielbuechele (CC BY 2.0)"
 DEEP = ("I", "F")
@@ -59,16 +56,19 @@ def picture(file: Path | None = None) -> Picture:
     return Picture(pixels, Source.of(name, pixels, stand_in_for="the paper's picture"))
 
 
-def equalised(grey: NDArray[np.uint8], tiles_a_side: int = TILES) -> NDArray[np.float32]:
+def equalised(
+    grey: NDArray[np.uint8], tiles_a_side: int = TILES, limit: float = LIMIT
+) -> NDArray[np.float32]:
     """Contrast-limited adaptive histogram equalisation of a picture of 150 x 150.
 
-    Every tile has a curve from its own histogram, clipped so that even areas do not turn into
-    noise; between the centres of tiles, the curves are interpolated. Zuiderveld, "Contrast
-    Limited Adaptive Histogram Equalization", Graphics Gems IV, 1994.
+    Every tile has a curve from its own histogram, in which no grey value counts for more than
+    ``limit`` times the mean count of all values, so that even areas stay near their value;
+    between the centres of tiles, the curves are interpolated. Zuiderveld, "Contrast Limited
+    Adaptive Histogram Equalization", Graphics Gems IV, 1994.
     """
     n, size = tiles_a_side, SIDE // tiles_a_side
     tiles = grey.reshape(n, size, n, size).swapaxes(1, 2).reshape(n, n, -1)
-    curves = np.apply_along_axis(_curve, 2, tiles)
+    curves = np.apply_along_axis(_curve, 2, tiles, limit)
     place = np.clip((np.arange(SIDE) + 0.5) / size - 0.5, 0, n - 1)  # in tiles' centres
     low = np.minimum(place.astype(int), n - 2)
     near = place - low
@@ -80,11 +80,10 @@ def equalised(grey: NDArray[np.uint8], tiles_a_side: int = TILES) -> NDArray[np.
     return np.clip(pixels, 0, 1).astype(np.float32)
 
 
-def _curve(tile: NDArray[np.uint8]) -> NDArray[np.float64]:
+def _curve(tile: NDArray[np.uint8], limit: float) -> NDArray[np.float64]:
     """The new value, 0 to 1, of each of the 256 grey values."""
     counts = np.bincount(tile, minlength=256)
-    limit = CLIP * tile.size / 256
-    clipped = np.minimum(counts, limit)
+    clipped = np.minimum(counts, limit * tile.size / 256)
     return np.cumsum(clipped + (tile.size - clipped.sum()) / 256) / tile.size
 
 
