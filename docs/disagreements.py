@@ -21,6 +21,7 @@ from calibrate import (
     normal,
     other_picture,
     other_places,
+    strongly,
 )
 from numpy.typing import NDArray
 from rich.progress import track
@@ -63,6 +64,23 @@ RECIPES = {
                 Variant("Adam, places from -6 to 6", (6_750,), (), (), task=other_places(-6, 6)),
                 Variant("Adam, normal weights", (6_750,), (), (), change=normal),
             ),
+        ),
+        Variant(
+            "Adam, rate 0.0005, strong contrast",
+            (13_500,),
+            (),
+            (),
+            change=at_rate(0.0005),
+            task=other_picture(strongly),
+        ),
+        Variant(
+            "SGD with momentum, rate 0.03, strong contrast",
+            (27_000,),
+            (),
+            (),
+            optimiser="momentum",
+            change=at_rate(0.03),
+            task=other_picture(strongly),
         ),
         Variant("Adam, the same picture as it is", (6_750,), (), (), task=other_picture(as_it_is)),
         Variant(

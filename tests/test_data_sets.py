@@ -232,13 +232,13 @@ def test_equalisation_stretches_faint_contrast_where_it_is():
     grey = np.full((SIDE, SIDE), 30, np.uint8)
     grey[:, SIDE // 2 :] = 200
     grey += (np.arange(SIDE) % 20).astype(np.uint8)[:, None]
-    pixels = equalised(grey, limit=3)
+    pixels = equalised(grey)
     for half in (pixels[:, :60], pixels[:, 90:]):
         assert np.ptp(half, axis=0).min() > 2.5 * 19 / 255
         assert np.ptp(half, axis=0).max() < 4.5 * 19 / 255  # the limit on contrast
     assert pixels[:, :60].max() < pixels[:, 90:].min()
-    strong = equalised(grey)  # 20 values, so 13 times the mean count: below its limit
-    assert min(np.ptp(half, axis=0).min() for half in (strong[:, :60], strong[:, 90:])) > 0.8
+    strong = equalised(grey, 5, limit=20)  # of 20 values each has 13 times the mean count
+    assert min(np.ptp(half, axis=0).min() for half in (strong[:, :60], strong[:, 90:])) > 0.7
 
 
 def test_equalisation_leaves_no_seams_between_tiles():
@@ -264,7 +264,7 @@ def test_equalisation_keeps_order_within_a_place():
 def test_an_even_area_stays_even_and_near_its_value(value):
     pixels = equalised(np.full((SIDE, SIDE), value, np.uint8))
     assert np.ptp(pixels) < 1e-6
-    assert abs(float(pixels[0, 0]) - value / 255) < 0.09
+    assert abs(float(pixels[0, 0]) - value / 255) < 0.02
 
 
 def test_scikit_learn_is_loaded_only_where_it_is_used():

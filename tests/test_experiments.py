@@ -77,7 +77,7 @@ def test_memorization_trains_every_depth_alike():
 
 
 @pytest.mark.parametrize(
-    ("name", "by_momentum"), [("checkerboard", {"1"}), ("memorization", set())]
+    ("name", "by_momentum"), [("checkerboard", {"1"}), ("memorization", {"1", "2", "4", "10"})]
 )
 def test_which_networks_are_trained_by_which_optimiser(name, by_momentum):
     experiment = EXPERIMENTS[name]

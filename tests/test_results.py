@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from sudonet.experiments import EXPERIMENTS
+from sudonet.experiments.experiment import Recipe
+from sudonet.report.agreement import agreement, cells
 from sudonet.report.page.tables import details
 from sudonet.report.summary import all_cells
+from sudonet.study.store import Store
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -49,3 +52,16 @@ def test_the_store_is_small_and_holds_trials_of_the_study(update, rows):
     assert update.STORE.stat().st_size < 20e6
     assert {row.trial.experiment for row in rows} <= set(EXPERIMENTS)
     assert not [row for row in rows if row.failed]
+
+
+def test_the_page_says_how_the_harder_picture_came_out():
+    recipe = Recipe(13_500, replicas=6, rates=(0.0005,))
+    with Store.read(RESULTS / "harder-picture.sqlite") as store:
+        rows = store.rows()
+    found = [
+        agreement(grid, cells(grid, rows, lambda shape, column: recipe)).spearman
+        for grid in EXPERIMENTS["memorization"].grids
+    ]
+    line = " | ".join(f"{rank:.2f}" for rank in found)
+    text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"| a harder picture, by Adam, six replicas | {line} |" in text

@@ -25,7 +25,7 @@ SIDE = 150
 SPAN = 4
 """Places go from 0 to 4 both ways."""
 
-RECIPE = Recipe(steps=13_500, replicas=6, rates=(0.0005,))  # 60 epochs
+RECIPE = Recipe(steps=13_500, replicas=3, rates=(0.01,))  # 60 epochs
 
 
 class Memorization(Experiment):
@@ -67,7 +67,7 @@ class Memorization(Experiment):
         return Task(Data(places, brightness), source, score, len(places))
 
     def spec(self, trial: Trial, data: Data) -> Spec:
-        return fully_connected(trial, 2, 1, output="tanh")
+        return fully_connected(trial, 2, 1, output="tanh", optimiser="momentum")
 
 
 def pixel_targets(pixels: NDArray[np.float32]) -> NDArray[np.float32]:

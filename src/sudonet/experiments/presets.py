@@ -89,7 +89,6 @@ PRESETS = {
                     for units in (100, 200)
                 },
                 "regression": Reduction(rates=1),
-                "memorization": Reduction(replicas=3),
                 "autoencoder-conv": Reduction(0.09, replicas=1),
                 "autoencoder-conv-8": Reduction(0.03, replicas=1),
                 "autoencoder-dense": Reduction(0.5, replicas=2),

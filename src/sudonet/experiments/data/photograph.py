@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 150
-TILES, LIMIT = 5, 20.0
-"""Local contrast is equalised in 5 x 5 tiles of 30 x 30 pixels: see docs/recipe.md."""
+TILES, LIMIT = 2, 3.0
+"""Local contrast is equalised, a little, in 2 x 2 tiles of 75 x 75 pixels: see docs/recipe.md."""
 
 BUNDLED = "china.jpg, scikit-learn's photograph by danielbuechele (CC BY 2.0)"
 DEEP = ("I", "F")
