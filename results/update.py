@@ -48,6 +48,7 @@ def pages(rows: list[Row]) -> dict[Path, str]:
             f"{run}; those trained by less than the full protocol say so in [tables/](tables).",
             "[docs/results.md](../docs/results.md) says what they mean. index.html is the report:",
             "download the folder, or clone the repository, and open it in a browser.",
+            "harder-picture.sqlite has memorization by a recipe that was not adopted.",
             "",
             *agreement_lines(agreed),
             "",
