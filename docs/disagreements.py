@@ -12,7 +12,10 @@ from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
-from calibrate import (
+from numpy.typing import NDArray
+from rich.progress import track
+from scipy.stats import spearmanr
+from variants import (
     RATE,
     Variant,
     at_rate,
@@ -23,9 +26,6 @@ from calibrate import (
     other_places,
     strongly,
 )
-from numpy.typing import NDArray
-from rich.progress import track
-from scipy.stats import spearmanr
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Trial
 from sudonet.report import published

@@ -1,6 +1,6 @@
 """The experiments against the paper's protocol: grids, architectures, data, measures."""
 
-import importlib.util
+import importlib
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -260,25 +260,23 @@ def test_presets_ask_for_no_more_than_the_protocol():
                     assert found == full
 
 
-def calibrate():
-    spec = importlib.util.spec_from_file_location("calibrate", DOCS / "calibrate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def calibrate(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    return importlib.import_module("calibrate")
 
 
-def test_no_sudo_unit_is_trained_for_calibration():
-    module = calibrate()
-    for name, variants in module.VARIANTS.items():
+def test_no_sudo_unit_is_trained_for_calibration(calibrate):
+    for name, variants in calibrate.VARIANTS.items():
         for variant in variants:
-            some = list(module.trials(EXPERIMENTS[name], variant))
+            some = list(calibrate.trials(EXPERIMENTS[name], variant))
             assert {t.activation for t in some} == set(BASELINES)
-            assert {t.rate for t in some} == {module.RATE}
+            assert {t.rate for t in some} == {calibrate.RATE}
 
 
-def test_the_record_of_the_calibration_has_no_sudo_row():
+def test_the_record_of_the_calibration_has_no_sudo_row(calibrate):
     record = json.loads((DOCS / "calibration.json").read_text())
     assert {row["activation"] for row in record} == set(BASELINES)
     assert {row["experiment"] for row in record} == set(EXPERIMENTS) - {"parabola"}
     page = (DOCS / "recipe.md").read_text()
-    assert calibrate().page(record) in page
+    assert calibrate.page(record) in page
