@@ -178,6 +178,15 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             change=at_rate(0.0001),
         ),
         Variant("SGD with momentum", (400_000, 500_000), (5, 10), ("2", "4"), 12, "momentum"),
+        Variant(
+            "SGD with momentum, long",
+            (600_000, 800_000, 1_200_000),
+            (5, 10),
+            ("2", "4"),
+            12,
+            "momentum",
+        ),
+        Variant("SGD with momentum, 50 units", (800_000,), (50,), ("2", "4"), 3, "momentum"),
         Variant("Adam", (100_000, 200_000, 300_000), SMALL, LAYERS),
         Variant("Adam, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
         *(
