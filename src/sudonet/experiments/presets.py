@@ -84,8 +84,8 @@ PRESETS = {
             reductions={
                 "checkerboard": Reduction(rates=1),
                 **{
-                    f"checkerboard-{layers}-{units}": Reduction(0.25, rates=1)
-                    for layers in (2, 4)
+                    f"checkerboard-{layers}-{units}": Reduction(steps, rates=1)
+                    for layers, steps in ((2, 0.5), (4, 0.25))
                     for units in (100, 200)
                 },
                 "regression": Reduction(rates=1),
