@@ -22,7 +22,7 @@ help:
 run: .venv/installed
 	$(BIN)/sudonet data fetch mnist || echo 'MNIST could not be fetched; a stand-in takes its place'
 	$(BIN)/sudonet reproduce --preset quick
-	$(BIN)/sudonet reproduce figures --share 0.05
+	$(BIN)/sudonet reproduce figures --share 0.1
 	$(BIN)/sudonet report
 
 test: .venv/installed-dev lint

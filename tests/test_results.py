@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sudonet.experiments import EXPERIMENTS
+from sudonet.experiments import EXPERIMENTS, GRIDS
 from sudonet.experiments.experiment import Recipe
 from sudonet.report.agreement import agreement, cells
 from sudonet.report.page.tables import details
@@ -65,3 +65,14 @@ def test_the_page_says_how_the_harder_picture_came_out():
     line = " | ".join(f"{rank:.2f}" for rank in found)
     text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
     assert f"| a harder picture, by Adam, six replicas | {line} |" in text
+
+
+def test_the_page_says_how_the_checkerboard_by_sgd_has_come_out_so_far():
+    with Store.read(RESULTS / "checkerboard.sqlite") as store:
+        rows = store.rows()
+    tables = all_cells(rows)
+    names = ("checkerboard-2", "checkerboard-4", "r-checkerboard-2", "r-checkerboard-4")
+    found = [agreement(GRIDS[name], tables[name]).spearman for name in names]
+    line = " | ".join(f"{rank:.2f}" for rank in found)
+    text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"| SGD, so far | {line} |" in text
