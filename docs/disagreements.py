@@ -43,6 +43,7 @@ RECIPES = {
         Variant("the recipe", (), (), (), optimiser=None),
         Variant("SGD with momentum", (400_000,), (), (), optimiser="momentum"),
         Variant("Adam", (200_000,), (), ()),
+        Variant("Adam, long", (800_000,), (), ()),
     ),
     "memorization": (
         Variant("the recipe", (), (), (), optimiser=None),

@@ -26,7 +26,7 @@ GRID = 500
 """Accuracy is measured on 500 x 500 points, evenly spaced."""
 
 STEPS = {"1": 450_000, "2": 800_000, "4": 800_000}
-"""By the number of hidden layers."""
+"""By the number of hidden layers: see docs/recipe.md."""
 
 DATA_SEED = 2
 
