@@ -1,11 +1,12 @@
+import json
 import math
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from report_rows import cell, printed, row
 
-from sudonet.experiments import EXPERIMENTS, GRIDS, Grid, Recipe
+from sudonet.experiments import EXPERIMENTS, GRIDS, Grid, Recipe, Trial
 from sudonet.report import published
 from sudonet.report.agreement import agreement, cells, compare
 
@@ -130,6 +131,27 @@ def test_a_column_is_shown_for_equally_many_steps_where_it_can_be():
     assert found["tanh", 10].steps == 1000
     without = cells(grid, [*short, *longer, row(75, activation="sudo-4")], recipe)
     assert without["tanh", 5].steps == 1000  # sudo-4 has no other
+
+
+def test_a_cell_by_another_recipe_says_so_and_gives_way_to_todays():
+    former = whole(recipe="old", spec='{"optimiser": "adam", "batch_size": 100}')
+    found = one(former)
+    words = "another recipe: optimiser adam instead of momentum"
+    assert (found.full, found.protocol) == (False, words)
+    short = one([row(1, recipe="old", spec='{"optimiser": "adam"}')])
+    assert short.protocol == f"{words}; reduced: 1 of 2 rates, 1 of 3 replicas"
+    todays = one([*former, row(75, spec='{"optimiser": "momentum"}')])
+    assert (todays.value, todays.protocol) == (75, "reduced: 1 of 2 rates, 1 of 3 replicas")
+    assert [form.protocol for form in todays.others] == [words]
+
+
+def test_fewer_inputs_are_no_other_recipe():
+    experiment = EXPERIMENTS["mnist"]
+    trial = Trial("mnist", "1", 2, "tanh", 0.001, 0, 1000)
+    spec = replace(experiment.spec(trial), sizes=(64, 2, 10))
+    rows = [row(90, experiment="mnist", shape="1", column=2, spec=json.dumps(asdict(spec)))]
+    found = cells(GRIDS["mnist-1"], rows, lambda shape, column: Recipe(1000, replicas=1))
+    assert found["tanh", 2].protocol == "full"
 
 
 def test_a_rate_that_was_only_begun_does_not_take_over():

@@ -70,7 +70,7 @@ class Autoencoder(Experiment):
         train = shades(found.train)
         return Task(Data(train, train), found.source, score, len(test))
 
-    def spec(self, trial: Trial, data: Data) -> AnySpec:
+    def spec(self, trial: Trial, data: Data | None = None) -> AnySpec:
         make = convolutional if trial.shape == "conv" else dense
         return make(trial)
 

@@ -53,7 +53,7 @@ class Checkerboard(Experiment):
 
         return Task(Data(points, colours(points)), SOURCE, score, len(board))
 
-    def spec(self, trial: Trial, data: Data) -> Spec:
+    def spec(self, trial: Trial, data: Data | None = None) -> Spec:
         return fully_connected(trial, 2, 1, output="tanh", optimiser="momentum")
 
 

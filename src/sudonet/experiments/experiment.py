@@ -131,8 +131,8 @@ class Experiment(ABC):
         """Data and measure; ``loaded`` saves reading files that were read elsewhere."""
 
     @abstractmethod
-    def spec(self, trial: Trial, data: Data) -> AnySpec:
-        """The network of a trial and how it is trained on ``data``."""
+    def spec(self, trial: Trial, data: Data | None = None) -> AnySpec:
+        """The network of a trial and how it is trained, on the paper's data or on ``data``."""
 
 
 def fully_connected(trial: Trial, inputs: int, outputs: int, **training: Any) -> Spec:

@@ -66,7 +66,7 @@ class Memorization(Experiment):
         source = Source.of(ours.name, places, brightness, stand_in_for=ours.stand_in_for)
         return Task(Data(places, brightness), source, score, len(places))
 
-    def spec(self, trial: Trial, data: Data) -> Spec:
+    def spec(self, trial: Trial, data: Data | None = None) -> Spec:
         return fully_connected(trial, 2, 1, output="tanh", optimiser="momentum")
 
 

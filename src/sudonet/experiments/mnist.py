@@ -17,6 +17,7 @@ from sudonet.experiments.experiment import (
 from sudonet.train import Data, Result, Spec
 
 CLASSES = 10
+PIXELS = 28 * 28
 STEPS = 18_000  # 30 epochs
 
 
@@ -47,8 +48,8 @@ class Mnist(Experiment):
         )
         return Task(data, found.source, score, len(images))
 
-    def spec(self, trial: Trial, data: Data) -> Spec:
-        pixels = data.inputs.shape[1]
+    def spec(self, trial: Trial, data: Data | None = None) -> Spec:
+        pixels = PIXELS if data is None else data.inputs.shape[1]
         return fully_connected(trial, pixels, CLASSES, output="softmax", loss="cross_entropy")
 
 

@@ -48,7 +48,7 @@ class Regression(Experiment):
 
         return Task(Data(points, surface(points)), SOURCE, score, len(grid))
 
-    def spec(self, trial: Trial, data: Data) -> Spec:
+    def spec(self, trial: Trial, data: Data | None = None) -> Spec:
         return fully_connected(trial, 2, 1)
 
 

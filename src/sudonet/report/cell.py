@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from sudonet.experiments import EXPERIMENTS
@@ -105,8 +106,9 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     """The cells of a table that have been run.
 
     A cell is made of rows of one group: one engine, one data set, one recipe, one number of
-    steps. It is the group with the largest share of the full protocol, which is the share of
-    its steps (at most 1) times the share of its networks. Of equal groups the one with more
+    steps. Groups of today's recipe come first. Among those it is the group with the largest share
+    of the full protocol, which is the share of its steps (at most 1) times the share of its
+    networks. Of equal groups the one with more
     networks is taken, then the one nearest to the protocol's steps, then the first by name
     of data and engine. Where all cells of a column have been trained for equally many steps,
     those are shown, even if some of them also were for more. Rates outside the protocol do not
@@ -197,14 +199,15 @@ def _ranked(rows: Iterable[Row], recipe: Recipe, higher: bool) -> list[Cell]:
             if row.failed is None or network not in group:
                 group[network] = row
 
-    def order(key: Group) -> tuple[float, int, int, Group]:
+    def order(key: Group) -> tuple[bool, float, int, int, Group]:
+        other = bool(_other_recipe(next(iter(groups[key].values()))))
         trained = [row for row in groups[key].values() if row.failed is None]
         per_rate = [
             min(recipe.replicas, sum(row.trial.rate == rate for row in trained))
             for rate in recipe.rates
         ]
         share = min(1.0, key[2] / recipe.steps) * sum(per_rate)
-        return -share, -len(trained), abs(key[2] - recipe.steps), key
+        return other, -share, -len(trained), abs(key[2] - recipe.steps), key
 
     return [_cell(list(groups[key].values()), recipe, higher) for key in sorted(groups, key=order)]
 
@@ -278,9 +281,24 @@ def _protocol(replicas: Mapping[float, int], group: list[Row], recipe: Recipe) -
     share = group[0].trial.steps / recipe.steps
     if share < 1:
         missing.append(f"{100 * share:.3g} % of the steps")
+    parts = [f"another recipe: {', '.join(others)}"] if (others := _other_recipe(group[0])) else []
     if missing:
-        return f"reduced: {', '.join(missing)}"
-    return f"longer: {100 * share:.3g} % of the steps" if share > 1 else "full"
+        parts.append(f"reduced: {', '.join(missing)}")
+    elif share > 1:
+        parts.append(f"longer: {100 * share:.3g} % of the steps")
+    return "; ".join(parts) or "full"
+
+
+def _other_recipe(row: Row) -> list[str]:
+    """What the row's network was trained with that today's recipe has otherwise, in words."""
+    then = json.loads(row.spec)
+    now = json.loads(json.dumps(asdict(EXPERIMENTS[row.trial.experiment].spec(row.trial))))
+    # The number of inputs is a matter of the data.
+    return [
+        f"{name} {then[name]} instead of {value}"
+        for name, value in now.items()
+        if name != "sizes" and then.get(name, value) != value
+    ]
 
 
 def _why_none(group: list[Row]) -> str:
