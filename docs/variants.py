@@ -187,6 +187,18 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             "momentum",
         ),
         Variant("SGD with momentum, 50 units", (800_000,), (50,), ("2", "4"), 3, "momentum"),
+        *(
+            Variant(
+                f"SGD with momentum, rate {rate}, fewer steps",
+                steps,
+                SMALL,
+                LAYERS,
+                6,
+                "momentum",
+                change=at_rate(rate),
+            )
+            for rate, steps in ((0.003, (150_000,)), (0.01, (30_000, 45_000, 60_000, 80_000)))
+        ),
         Variant("Adam", (100_000, 200_000, 300_000), SMALL, LAYERS),
         Variant("Adam, one wide layer", (100_000, 200_000, 300_000), (100, 200), ("1",)),
         *(
