@@ -186,6 +186,14 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
             12,
             "momentum",
         ),
+        Variant(
+            "SGD with momentum, longer",
+            (1_600_000, 2_400_000),
+            (5, 10),
+            ("2", "4"),
+            12,
+            "momentum",
+        ),
         Variant("SGD with momentum, 50 units", (800_000,), (50,), ("2", "4"), 3, "momentum"),
         *(
             Variant(

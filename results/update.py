@@ -49,7 +49,7 @@ def pages(rows: list[Row]) -> dict[Path, str]:
             "[docs/results.md](../docs/results.md) says what they mean. index.html is the report:",
             "download the folder, or clone the repository, and open it in a browser.",
             "harder-picture.sqlite has memorization by a recipe that was not adopted,",
-            "checkerboard.sqlite what has been trained so far of two and four layers by SGD.",
+            "checkerboard-adam.sqlite the board with two and four layers by the recipe before.",
             "",
             *agreement_lines(agreed),
             "",
