@@ -219,6 +219,11 @@ def test_an_interrupt_while_measuring_ends_it(monkeypatch):
     monkeypatch.setattr("sudonet.study.estimate.PROBE_SECONDS", 1000)
     rates, trial = Rates((), Tasks()), small_plan().trials[0]
     rates.unknown([trial])  # loads what the probe needs
+    # A shell starts what it puts into the background with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        rates.probe(trial)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rates.probe(trial)
+    finally:
+        signal.signal(signal.SIGINT, before)
