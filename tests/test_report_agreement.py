@@ -145,6 +145,17 @@ def test_a_cell_by_another_recipe_says_so_and_gives_way_to_todays():
     assert [form.protocol for form in todays.others] == [words]
 
 
+@pytest.mark.parametrize("spec", ["", "[1]", "null", "{"])
+def test_a_spec_that_cannot_be_read_is_named(spec):
+    words = f"another recipe: a spec that cannot be read, {spec!r}"
+    assert one(whole(spec=spec)).protocol == words
+
+
+def test_other_layers_are_another_recipe():
+    words = "another recipe: sizes [5, 1] instead of [5, 5, 1]"
+    assert one(whole(spec='{"sizes": [2, 5, 1]}')).protocol == words
+
+
 def test_fewer_inputs_are_no_other_recipe():
     experiment = EXPERIMENTS["mnist"]
     trial = Trial("mnist", "1", 2, "tanh", 0.001, 0, 1000)

@@ -108,11 +108,10 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
     A cell is made of rows of one group: one engine, one data set, one recipe, one number of
     steps. Groups of today's recipe come first. Among those it is the group with the largest share
     of the full protocol, which is the share of its steps (at most 1) times the share of its
-    networks. Of equal groups the one with more
-    networks is taken, then the one nearest to the protocol's steps, then the first by name
-    of data and engine. Where all cells of a column have been trained for equally many steps,
-    those are shown, even if some of them also were for more. Rates outside the protocol do not
-    count: every cell gets the same tuning.
+    networks. Of equal groups the one with more networks is taken, then the one nearest to the
+    protocol's steps, then the first by name of data and engine. Where all cells of a column have
+    been trained for equally many steps, those are shown, even if some of them also were for more.
+    Rates outside the protocol do not count: every cell gets the same tuning.
 
     The rate is chosen by the mean over the replicas that all rates have. One that has been
     begun only, for half of the replicas of another or fewer, does not count yet. A rate at which
@@ -291,13 +290,18 @@ def _protocol(replicas: Mapping[float, int], group: list[Row], recipe: Recipe) -
 
 def _other_recipe(row: Row) -> list[str]:
     """What the row's network was trained with that today's recipe has otherwise, in words."""
-    then = json.loads(row.spec)
+    try:
+        then = dict(json.loads(row.spec))
+    except (ValueError, TypeError):
+        return [f"a spec that cannot be read, {row.spec!r}"]
     now = json.loads(json.dumps(asdict(EXPERIMENTS[row.trial.experiment].spec(row.trial))))
-    # The number of inputs is a matter of the data.
+    for spec in (then, now):
+        if "sizes" in spec:
+            spec["sizes"] = spec["sizes"][1:]  # the number of inputs is a matter of the data
     return [
         f"{name} {then[name]} instead of {value}"
         for name, value in now.items()
-        if name != "sizes" and then.get(name, value) != value
+        if then.get(name, value) != value
     ]
 
 
