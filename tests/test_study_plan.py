@@ -157,7 +157,7 @@ def test_a_table_counts_the_references_of_its_own_shares_alone():
     }
     assert needed == {
         "autoencoder-conv": {(600, 0), (1800, 0)},
-        "autoencoder-dense": {(10_000, 0), (10_000, 1)},
+        "autoencoder-dense": {(20_000, 0), (20_000, 1)},
     }
 
 

@@ -28,7 +28,7 @@ CONV_DECODER = (40, 50, 50, 20)
 DENSE_DECODER = (40, 50, 50)
 
 CONV_BATCH, CONV_STEPS = 25, 20_000  # 25 epochs of 20,000 images
-DENSE_STEPS = 10_000  # 50 epochs
+DENSE_STEPS = 2_500  # 12.5 epochs
 WIDE, WIDE_RATE = 8, 0.0003
 """Convolutional tanh networks of this scale fall back at 0.001: see docs/recipe.md."""
 
