@@ -33,7 +33,7 @@ test: .venv/installed-dev lint
 
 test-mcu: .venv/installed-dev
 	.ci/microcontrollers
-	$(BIN)/python -m pytest tests/test_microcontroller_rig.py tests/test_deploy_c.py
+	$(BIN)/python -m pytest tests/deploy/test_microcontroller_rig.py tests/deploy/test_c.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from timing import Time, compare, table
 from torch import nn
 
 import sudonet
-from sudonet import kernels
+from sudonet import _kernels
 
 LEVELS = (2, 9, 16, 64, 256)
 NO_CORE = "SUDO-16, no C core"
@@ -25,11 +25,11 @@ def nowhere(x: torch.Tensor) -> None:
 
 @contextmanager
 def without_core() -> Iterator[None]:
-    found, kernels._core_for = kernels._core_for, nowhere
+    found, _kernels._core_for = _kernels._core_for, nowhere
     try:
         yield
     finally:
-        kernels._core_for = found
+        _kernels._core_for = found
 
 
 def contenders() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from torch import nn
 from sudonet.experiments import EXPERIMENTS, Trial
 from sudonet.study.store import Store
 from sudonet.train import Data, Spec
-from sudonet.train.spec import Order
+from sudonet.train._spec import Order
 
 RESULTS = Path(__file__).parents[1] / "results" / "results.sqlite"
 SECONDS = 1.0

@@ -19,7 +19,7 @@ import torch
 
 from sudonet.experiments.presets import PRESETS
 from sudonet.study import cluster, local
-from sudonet.study.batches import TASK_OVERHEAD, WORKER_START, batches, simulate
+from sudonet.study._batches import TASK_OVERHEAD, WORKER_START, batches, simulate
 from sudonet.study.estimate import Rates
 from sudonet.study.local import Tasks
 from sudonet.study.plan import Plan, make_plan

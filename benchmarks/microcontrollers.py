@@ -29,7 +29,7 @@ from sudonet.deploy import c
 
 def _rig() -> ModuleType:
     """The tests' rig, which has the name of this file."""
-    path = Path(__file__).resolve().parents[1] / "tests" / "microcontrollers.py"
+    path = Path(__file__).resolve().parents[1] / "tests" / "deploy" / "microcontrollers.py"
     spec = importlib.util.spec_from_file_location("rig", path)
     assert spec is not None
     assert spec.loader is not None

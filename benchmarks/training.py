@@ -14,7 +14,7 @@ from timing import Time, table
 from torch import nn
 
 from sudonet.train import Spec, train
-from sudonet.train.spec import Order, initial_weights
+from sudonet.train._spec import Order, initial_weights
 
 BATCH = 100
 ALL_CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

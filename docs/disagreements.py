@@ -27,7 +27,7 @@ from variants import (
     strongly,
 )
 
-from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, Grid, Trial
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, TableGrid, Trial
 from sudonet.report import published
 from sudonet.train import stream
 
@@ -98,17 +98,17 @@ RECIPES = {
 }
 
 
-def tried(grid: Grid, recipe: Variant) -> str:
+def tried(grid: TableGrid, recipe: Variant) -> str:
     """A line: how the table comes out by a recipe."""
     table = published.table(grid.id)
     experiment = EXPERIMENTS[grid.experiment]
     task = recipe.task(experiment.task())
     steps = {
-        column: (*recipe.steps, experiment.recipe(grid.shape, column).steps)[0]
+        column: (*recipe.steps, experiment.protocol(grid.shape, column).steps)[0]
         for column in grid.columns
     }
     rate = {
-        column: RATE if recipe.optimiser else experiment.recipe(grid.shape, column).rates[0]
+        column: RATE if recipe.optimiser else experiment.protocol(grid.shape, column).rates[0]
         for column in grid.columns
     }
     trials = [

@@ -20,9 +20,9 @@ from sudonet import Staircase
 from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.experiment import BASELINES
 from sudonet.report import draw_unit, published
+from sudonet.report._pair import Tables
 from sudonet.report.agreement import compare, is_one_by_definition
-from sudonet.report.page.words import TITLES
-from sudonet.report.pair import Tables
+from sudonet.report.page._words import TITLES
 from sudonet.report.summary import all_cells
 from sudonet.report.surfaces import new_figure
 from sudonet.study.store import Store

@@ -10,9 +10,8 @@ from PIL.Image import fromarray
 
 from sudonet.experiments import Experiment, Task, Trial
 from sudonet.experiments import checkerboard as board
-from sudonet.experiments.data import Picture, Source
-from sudonet.experiments.data.bundled import photograph
-from sudonet.experiments.data.photograph import central_square, equalised
+from sudonet.experiments.data import Picture, Source, photograph
+from sudonet.experiments.data._photograph import central_square, equalised
 from sudonet.experiments.memorization import SPAN, Memorization
 from sudonet.experiments.square import even_grid
 from sudonet.train import AnySpec, Data

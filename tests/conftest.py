@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import torch
 
-from sudonet import kernels, native, settings
+from sudonet import _kernels, _settings, native
 from sudonet.native.library import PATHS
 
 
@@ -25,7 +25,7 @@ def native_path(monkeypatch, c_compiler):
     """A function: call it with a value of SUDONET_NATIVE, and the test runs with that."""
 
     def use(name):
-        monkeypatch.setenv(settings.NATIVE, name)
+        monkeypatch.setenv(_settings.NATIVE, name)
         native.core.cache_clear()
         core = native.core()
         if core is None and name != "off":
@@ -54,10 +54,10 @@ def route(request, native_path, monkeypatch):
         return
     native_path("off")
     if request.param == "blocks":
-        monkeypatch.setattr(kernels, "SMALL", -1)
-        monkeypatch.setattr(kernels, "BLOCK", 1000)
+        monkeypatch.setattr(_kernels, "SMALL", -1)
+        monkeypatch.setattr(_kernels, "BLOCK", 1000)
     else:
-        monkeypatch.setattr(kernels, "SMALL", 10**9)
+        monkeypatch.setattr(_kernels, "SMALL", 10**9)
 
 
 @pytest.fixture(params=[*PATHS, "torch", "torch without the C core"])

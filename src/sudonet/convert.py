@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from sudonet.hidden_activations import NotReplaced, not_replaced, place
+from sudonet._hidden_activations import NotReplaced, not_replaced, place
 from sudonet.lean import fused
 from sudonet.staircase import Staircase
 from sudonet.units import RSUDO, SMOOTH, SUDO, StaircaseUnit, activation, activation_name

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sudonet import kernels
+from sudonet import _kernels
 from sudonet.staircase import Staircase
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -111,12 +111,12 @@ _backward_op = torch.ops.sudonet.staircase_backward.default
 
 @torch.library.impl(_library, "staircase", "CompositeExplicitAutograd")
 def _(x: Tensor, unit: str) -> Tensor:
-    return kernels.forward(x, _unit(unit))
+    return _kernels.forward(x, _unit(unit))
 
 
 @torch.library.impl(_library, "staircase_backward", "CompositeExplicitAutograd")
 def _(grad: Tensor, x: Tensor, unit: str) -> Tensor:
-    return kernels.backward(grad, x, _unit(unit))
+    return _kernels.backward(grad, x, _unit(unit))
 
 
 @torch.library.register_fake("sudonet::staircase", lib=_library)
@@ -174,7 +174,7 @@ class _Slope(torch.autograd.Function):
     def backward(ctx: Any, again: Tensor) -> tuple[Tensor, Tensor, None]:
         grad, x = ctx.saved_tensors
         to_grad = _Slope.apply(again, x, ctx.unit)
-        return to_grad, again * grad * kernels.curvature(x, _unit(ctx.unit)), None
+        return to_grad, again * grad * _kernels.curvature(x, _unit(ctx.unit)), None
 
     @staticmethod
     def jvp(ctx: Any, to_grad: Tensor | None, to_x: Tensor | None, unit: None) -> Tensor:
@@ -183,7 +183,7 @@ class _Slope(torch.autograd.Function):
         if to_grad is not None:
             tangent = tangent + _Slope.apply(to_grad, x, ctx.unit)
         if to_x is not None:
-            tangent = tangent + to_x * grad * kernels.curvature(x, _unit(ctx.unit))
+            tangent = tangent + to_x * grad * _kernels.curvature(x, _unit(ctx.unit))
         return tangent
 
     @staticmethod
@@ -204,14 +204,14 @@ class _Eager(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, unit: Staircase) -> Tensor:
         ctx.save_for_backward(x)
         ctx.unit = unit
-        return kernels.forward(x, unit)
+        return _kernels.forward(x, unit)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
         if torch.is_grad_enabled() or type(grad) is not Tensor:
             return _Slope.apply(grad, x, ctx.unit.name), None
-        return kernels.backward(grad, x, ctx.unit), None
+        return _kernels.backward(grad, x, ctx.unit), None
 
 
 # Function.apply itself spends longer on its arguments than the C core on 10,000 elements;

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from sudonet import functional, kernels
+from sudonet import _kernels, functional
 from sudonet.staircase import Staircase, expect_staircase
 
 MEMORY = ("plain", "lean", "codes")
@@ -223,7 +223,7 @@ class _UnitThenLinear(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, weight, bias)
         ctx.unit = unit
-        return linear(kernels.forward(x, unit), weight, bias)
+        return linear(_kernels.forward(x, unit), weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -231,9 +231,9 @@ class _UnitThenLinear(torch.autograd.Function):
         if torch.is_grad_enabled():
             again = linear(functional.apply(x, ctx.unit), weight, bias)
             return (*_differentiable(ctx, again, (x, weight, bias), grad), None)
-        y = kernels.forward(x, ctx.unit) if ctx.needs_input_grad[1] else None
+        y = _kernels.forward(x, ctx.unit) if ctx.needs_input_grad[1] else None
         to_y, to_weight, to_bias = _gradients(ctx.needs_input_grad, grad, y, weight)
-        to_x = None if to_y is None else kernels.backward(to_y, x, ctx.unit)
+        to_x = None if to_y is None else _kernels.backward(to_y, x, ctx.unit)
         return to_x, to_weight, to_bias, None
 
 
@@ -250,7 +250,7 @@ class _FromCodes(torch.autograd.Function):
         ctx.before, ctx.after, ctx.dtype = before, after, x.dtype
         ctx.save_for_backward(codes_of(x, before) if before else x, weight, bias)
         z = linear(x, weight, bias)
-        return kernels.forward(z, after) if after else z
+        return _kernels.forward(z, after) if after else z
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -265,7 +265,7 @@ class _FromCodes(torch.autograd.Function):
             again = _linear_then_unit(x, weight, bias, ctx.after)
             return (*_differentiable(ctx, again, (x, weight, bias), grad), None, None)
         if ctx.after:
-            grad = kernels.backward(grad, linear(x, weight, bias), ctx.after)
+            grad = _kernels.backward(grad, linear(x, weight, bias), ctx.after)
         return (*_gradients(ctx.needs_input_grad, grad, x, weight), None, None)
 
 

@@ -1,7 +1,7 @@
 """What a model costs, layer by layer: parameters, multiply-adds, bits and bytes.
 
 The model runs once and hooks write a row for every call of a layer. What a layer
-multiplies is known for PyTorch's own layers, see ``sudonet.multiply_adds``; for others the
+multiplies is known for PyTorch's own layers, see ``sudonet._multiply_adds``; for others the
 table says that it does not know.
 """
 
@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from sudonet._multiply_adds import counter
+from sudonet._text import aligned, readable
 from sudonet.lean import CodedLinear, SUDOLinear
-from sudonet.multiply_adds import counter
 from sudonet.staircase import Staircase
-from sudonet.text import aligned, readable
 from sudonet.units import StaircaseUnit
 
 if TYPE_CHECKING:

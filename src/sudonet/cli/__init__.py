@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import sudonet
-from sudonet.cli import data, deploy, doctor, report, reproduce, results, unit
+from sudonet.cli import _data, _deploy, _doctor, _report, _reproduce, _results, _unit
 
 app = typer.Typer(
     add_completion=False,
@@ -15,20 +15,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Neural networks whose hidden units emit only a few values.",
 )
-app.command("plot-unit")(unit.plot_unit)
-app.command("doctor")(doctor.doctor)
-app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
-app.command("plan")(reproduce.plan)
-app.command("report")(report.report)
-app.command("table")(results.table)
-app.command("claims")(results.claims)
-app.command("export-results")(results.export_results)
-app.command("compile")(deploy.compile_)
-app.command("inspect")(deploy.inspect)
-app.command("run")(deploy.run)
-app.command("export")(deploy.export)
-app.command("size")(deploy.size)
+app.command("plot-unit")(_unit.plot_unit)
+app.command("doctor")(_doctor.doctor)
+app.add_typer(_data.app, name="data")
+app.add_typer(_reproduce.app, name="reproduce")
+app.command("plan")(_reproduce.plan)
+app.command("report")(_report.report)
+app.command("table")(_results.table)
+app.command("claims")(_results.claims)
+app.command("export-results")(_results.export_results)
+app.command("compile")(_deploy.compile_)
+app.command("inspect")(_deploy.inspect)
+app.command("run")(_deploy.run)
+app.command("export")(_deploy.export)
+app.command("size")(_deploy.size)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sudonet._text import aligned, readable
 from sudonet.deploy.histograms import blocks
 from sudonet.deploy.layers import (
     Affine,
@@ -21,7 +22,6 @@ from sudonet.deploy.layers import (
 )
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.sizes import Buffer, arena_bytes, buffers, threshold_bytes
-from sudonet.text import aligned, readable
 
 HEADINGS = (
     *("layer", "kind", "output", "unit", "weights", "thresholds"),

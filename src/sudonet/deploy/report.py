@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from sudonet._text import aligned, readable
 from sudonet.deploy.comparison import compare
 from sudonet.deploy.layers import Affine, Layer, MaxPool
 from sudonet.deploy.network import IntegerNetwork
@@ -18,7 +19,6 @@ from sudonet.deploy.sizes import (
     buffers,
     threshold_bytes,
 )
-from sudonet.text import aligned, readable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

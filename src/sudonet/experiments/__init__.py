@@ -5,8 +5,8 @@ from sudonet.experiments.checkerboard import Checkerboard
 from sudonet.experiments.experiment import BASELINES as BASELINES
 from sudonet.experiments.experiment import LEVELS as LEVELS
 from sudonet.experiments.experiment import Experiment as Experiment
-from sudonet.experiments.experiment import Grid as Grid
-from sudonet.experiments.experiment import Recipe as Recipe
+from sudonet.experiments.experiment import Protocol as Protocol
+from sudonet.experiments.experiment import TableGrid as TableGrid
 from sudonet.experiments.experiment import Task as Task
 from sudonet.experiments.experiment import Trial as Trial
 from sudonet.experiments.memorization import Memorization
@@ -19,7 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """Those with tables, in the order of the paper."""
 
-GRIDS: dict[str, Grid] = {
+GRIDS: dict[str, TableGrid] = {
     grid.id: grid
     for rectified in (False, True)
     for experiment in EXPERIMENTS.values()

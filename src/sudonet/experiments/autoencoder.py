@@ -12,8 +12,8 @@ from sudonet.experiments.experiment import (
     RATES,
     SUDO,
     Experiment,
-    Grid,
-    Recipe,
+    Protocol,
+    TableGrid,
     Task,
     Trial,
 )
@@ -45,15 +45,17 @@ class Autoencoder(Experiment):
     higher_is_better = False
     reference = "conv", 1, "tanh"
     grids = tuple(
-        Grid(f"{prefix}autoencoder-{shape}", "autoencoder", shape, SCALES, (*BASELINES, *units))
+        TableGrid(
+            f"{prefix}autoencoder-{shape}", "autoencoder", shape, SCALES, (*BASELINES, *units)
+        )
         for prefix, units in (("", SUDO), ("r-", R_SUDO))
         for shape in ("conv", "dense")
     )
 
-    def recipe(self, shape: str, column: int) -> Recipe:
+    def protocol(self, shape: str, column: int) -> Protocol:
         if shape == "dense":
-            return Recipe(DENSE_STEPS, replicas=5)
-        return Recipe(CONV_STEPS, replicas=5, rates=(WIDE_RATE,) if column == WIDE else RATES[:1])
+            return Protocol(DENSE_STEPS, replicas=5)
+        return Protocol(CONV_STEPS, replicas=5, rates=(WIDE_RATE,) if column == WIDE else RATES[:1])
 
     def load(self) -> Images:
         return natural_images()

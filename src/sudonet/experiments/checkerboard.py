@@ -9,7 +9,7 @@ from sudonet.experiments.data import Source
 from sudonet.experiments.experiment import (
     RATES,
     Experiment,
-    Recipe,
+    Protocol,
     Task,
     Trial,
     both_families,
@@ -39,8 +39,8 @@ class Checkerboard(Experiment):
     higher_is_better = True
     grids = both_families("checkerboard", ("1", "2", "4"), (5, 10, 50, 100, 200), ("1", "2", "4"))
 
-    def recipe(self, shape: str, column: int) -> Recipe:
-        return Recipe(STEPS[shape], replicas=3, rates=RATES)
+    def protocol(self, shape: str, column: int) -> Protocol:
+        return Protocol(STEPS[shape], replicas=3, rates=RATES)
 
     def task(self, loaded: None = None) -> Task:
         points = samples()

@@ -21,7 +21,7 @@ RATES = (0.001, 0.0001, 0.00001)
 
 
 @dataclass(frozen=True)
-class Grid:
+class TableGrid:
     """The cells of one published table.
 
     Parameters
@@ -60,7 +60,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Protocol:
     """How long and how often the networks of a cell are trained."""
 
     steps: int
@@ -114,12 +114,12 @@ class Experiment(ABC):
     name: ClassVar[str]
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool]
-    grids: ClassVar[tuple[Grid, ...]]
+    grids: ClassVar[tuple[TableGrid, ...]]
     reference: ClassVar[tuple[str, int, str] | None] = None
     """Shape, column and activation of the cell that tables divide all others by, if any."""
 
     @abstractmethod
-    def recipe(self, shape: str, column: int) -> Recipe:
+    def protocol(self, shape: str, column: int) -> Protocol:
         """The full protocol of a cell."""
 
     def load(self) -> Any:
@@ -149,14 +149,14 @@ def fully_connected(trial: Trial, inputs: int, outputs: int, **training: Any) ->
 
 def both_families(
     experiment: str, shapes: tuple[str, ...], columns: tuple[int, ...], rectified: tuple[str, ...]
-) -> tuple[Grid, ...]:
+) -> tuple[TableGrid, ...]:
     """The tables of the main text for ``shapes`` and those of the appendix for ``rectified``.
 
     The appendix has the same tables with R-SUDO in the place of SUDO. Its tanh and relu
     rows are the same networks, so they are trained once.
     """
     return tuple(
-        Grid(f"{prefix}{experiment}-{shape}", experiment, shape, columns, (*BASELINES, *units))
+        TableGrid(f"{prefix}{experiment}-{shape}", experiment, shape, columns, (*BASELINES, *units))
         for prefix, units, some in (("", SUDO, shapes), ("r-", R_SUDO, rectified))
         for shape in some
     )

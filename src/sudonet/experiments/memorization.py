@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sudonet.experiments.data import Picture, Source, picture
 from sudonet.experiments.experiment import (
     Experiment,
-    Recipe,
+    Protocol,
     Task,
     Trial,
     both_families,
@@ -25,7 +25,7 @@ SIDE = 150
 SPAN = 4
 """Places go from 0 to 4 both ways."""
 
-RECIPE = Recipe(steps=13_500, replicas=3, rates=(0.01,))  # 60 epochs
+PROTOCOL = Protocol(steps=13_500, replicas=3, rates=(0.01,))  # 60 epochs
 
 
 class Memorization(Experiment):
@@ -47,8 +47,8 @@ class Memorization(Experiment):
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
 
-    def recipe(self, shape: str, column: int) -> Recipe:
-        return RECIPE
+    def protocol(self, shape: str, column: int) -> Protocol:
+        return PROTOCOL
 
     def load(self) -> Picture:
         return picture(self.file)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sudonet.experiments.data import Digits, digits
 from sudonet.experiments.experiment import (
     Experiment,
-    Recipe,
+    Protocol,
     Task,
     Trial,
     both_families,
@@ -29,8 +29,8 @@ class Mnist(Experiment):
     higher_is_better = True
     grids = both_families("mnist", ("1", "4"), (2, 3, 4, 10, 50, 100), ("1", "4"))
 
-    def recipe(self, shape: str, column: int) -> Recipe:
-        return Recipe(steps=STEPS, replicas=5)
+    def protocol(self, shape: str, column: int) -> Protocol:
+        return Protocol(steps=STEPS, replicas=5)
 
     def load(self) -> Digits:
         return digits()

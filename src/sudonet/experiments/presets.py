@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sudonet.experiments.experiment import LEVELS, Experiment, Recipe
+from sudonet.experiments.experiment import LEVELS, Experiment, Protocol
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Reduction:
     rates: int | None = None
     columns: tuple[int, ...] | None = None
 
-    def applied(self, full: Recipe) -> Recipe:
-        return Recipe(
+    def applied(self, full: Protocol) -> Protocol:
+        return Protocol(
             max(1, round(full.steps * self.steps)),
             min(full.replicas, self.replicas or full.replicas),
             full.rates[: self.rates],
@@ -54,9 +54,9 @@ class Preset:
         names = f"{experiment}-{shape}-{column}", f"{experiment}-{shape}", experiment
         return next((self.reductions[n] for n in names if n in self.reductions), Reduction())
 
-    def recipe(self, experiment: Experiment, shape: str, column: int) -> Recipe:
+    def protocol(self, experiment: Experiment, shape: str, column: int) -> Protocol:
         """How the networks of a cell are trained."""
-        full = experiment.recipe(shape, column)
+        full = experiment.protocol(shape, column)
         return self.of(experiment.name, shape, column).applied(full)
 
 

@@ -9,7 +9,7 @@ from sudonet.experiments.data import Source
 from sudonet.experiments.experiment import (
     RATES,
     Experiment,
-    Recipe,
+    Protocol,
     Task,
     Trial,
     both_families,
@@ -34,8 +34,8 @@ class Regression(Experiment):
     higher_is_better = False
     grids = both_families("regression", ("2", "4"), (10, 20, 50), ("2", "4"))
 
-    def recipe(self, shape: str, column: int) -> Recipe:
-        return Recipe(steps=STEPS, replicas=5, rates=RATES)
+    def protocol(self, shape: str, column: int) -> Protocol:
+        return Protocol(steps=STEPS, replicas=5, rates=RATES)
 
     def task(self, loaded: None = None) -> Task:
         points = samples()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sudonet import settings
+from sudonet import _settings
 from sudonet.native.library import Core, CoreError, load
 
 FOLDER = Path(__file__).parent
@@ -50,9 +50,9 @@ def status() -> Status:
 
 
 def _find() -> tuple[Core | None, str]:
-    choice = settings.native_choice()
+    choice = _settings.native_choice()
     if choice == "off":
-        return None, f"switched off by {settings.NATIVE}=off"
+        return None, f"switched off by {_settings.NATIVE}=off"
     built_for_us = sysconfig.get_config_var("EXT_SUFFIX") or ""
     libraries = sorted(
         (p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES),
@@ -67,6 +67,6 @@ def _find() -> tuple[Core | None, str]:
         found = load(libraries[0], choice)
     except CoreError as error:
         return None, f"found, but {error}"
-    chosen = "chosen for this CPU" if choice == "auto" else f"asked for by {settings.NATIVE}"
+    chosen = "chosen for this CPU" if choice == "auto" else f"asked for by {_settings.NATIVE}"
     besides = ", integer networks with amx" if found.amx else ""
     return found, f"{libraries[0].name} on {platform.machine()}, {chosen}{besides}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sudonet.experiments import EXPERIMENTS
-from sudonet.experiments.experiment import Grid
+from sudonet.experiments.experiment import TableGrid
 from sudonet.report import published
 from sudonet.report.cell import Cell as Cell
 from sudonet.report.cell import Place
@@ -80,7 +80,7 @@ class Agreement:
     cells_published: int
 
 
-def compare(grid: Grid, cells: Mapping[Place, Cell]) -> dict[Place, Comparison]:
+def compare(grid: TableGrid, cells: Mapping[Place, Cell]) -> dict[Place, Comparison]:
     """Every cell that has a value beside the paper's.
 
     Memorization is compared by ratio: a cell of ours is divided by our tanh cell of the same
@@ -100,7 +100,7 @@ def compare(grid: Grid, cells: Mapping[Place, Cell]) -> dict[Place, Comparison]:
     return found
 
 
-def agreement(grid: Grid, cells: Mapping[Place, Cell]) -> Agreement:
+def agreement(grid: TableGrid, cells: Mapping[Place, Cell]) -> Agreement:
     """Sum up how well a table agrees with the paper's.
 
     Cells that are 1 by definition say nothing and are left out: the tanh row of a

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from sudonet.experiments import EXPERIMENTS
-from sudonet.experiments.experiment import Grid, Recipe
+from sudonet.experiments.experiment import Protocol, TableGrid
 from sudonet.report import published
 from sudonet.study.store import Row
 
 Place: TypeAlias = tuple[str, int]
 """(activation, column) of a cell."""
 
-RecipeOf: TypeAlias = Callable[[str, int], Recipe]
+ProtocolOf: TypeAlias = Callable[[str, int], Protocol]
 """The full protocol of the cells of a shape and a column."""
 
 Group: TypeAlias = tuple[str, str, int, str]
@@ -102,7 +102,7 @@ class Cell:
         return None
 
 
-def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, Cell]:
+def cells(grid: TableGrid, rows: Iterable[Row], protocol_of: ProtocolOf) -> dict[Place, Cell]:
     """The cells of a table that have been run.
 
     A cell is made of rows of one group: one engine, one data set, one recipe, one number of
@@ -128,8 +128,8 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         The table, or a part of it.
     rows
         Of any experiment; others are ignored.
-    recipe_of
-        The full protocol, such as ``EXPERIMENTS[grid.experiment].recipe``.
+    protocol_of
+        The full protocol, such as ``EXPERIMENTS[grid.experiment].protocol``.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         if grid.has(row.trial):
             places[row.trial.activation, row.trial.column].append(row)
     ranked = {
-        place: _ranked(places[place], recipe_of(grid.shape, place[1]), higher)
+        place: _ranked(places[place], protocol_of(grid.shape, place[1]), higher)
         for place in grid.cells
         if places[place]
     }
@@ -159,7 +159,7 @@ def cells(grid: Grid, rows: Iterable[Row], recipe_of: RecipeOf) -> dict[Place, C
         for row in rows
         if (row.trial.experiment, row.trial.cell) == (grid.experiment, reference)
     ]
-    references = _ranked(of_reference, recipe_of(*reference[:2]), higher)
+    references = _ranked(of_reference, protocol_of(*reference[:2]), higher)
     return {
         place: replace(
             _relative(cell, references),
@@ -188,11 +188,11 @@ def same_share(one: Cell, other: Cell) -> bool:
     return math.isclose(one.share_of_steps, other.share_of_steps, rel_tol=SAME)
 
 
-def _ranked(rows: Iterable[Row], recipe: Recipe, higher: bool) -> list[Cell]:
+def _ranked(rows: Iterable[Row], full: Protocol, higher: bool) -> list[Cell]:
     """A cell for every group of rows, the one that is nearest to the full protocol first."""
     groups: dict[Group, dict[tuple[float, int], Row]] = defaultdict(dict)
     for row in rows:
-        if row.trial.rate in recipe.rates:
+        if row.trial.rate in full.rates:
             group = groups[row.checksum, row.engine, row.trial.steps, row.recipe]
             network = row.trial.rate, row.trial.seed
             if row.failed is None or network not in group:
@@ -202,26 +202,26 @@ def _ranked(rows: Iterable[Row], recipe: Recipe, higher: bool) -> list[Cell]:
         other = bool(_other_recipe(next(iter(groups[key].values()))))
         trained = [row for row in groups[key].values() if row.failed is None]
         per_rate = [
-            min(recipe.replicas, sum(row.trial.rate == rate for row in trained))
-            for rate in recipe.rates
+            min(full.replicas, sum(row.trial.rate == rate for row in trained))
+            for rate in full.rates
         ]
-        share = min(1.0, key[2] / recipe.steps) * sum(per_rate)
-        return other, -share, -len(trained), abs(key[2] - recipe.steps), key
+        share = min(1.0, key[2] / full.steps) * sum(per_rate)
+        return other, -share, -len(trained), abs(key[2] - full.steps), key
 
-    return [_cell(list(groups[key].values()), recipe, higher) for key in sorted(groups, key=order)]
+    return [_cell(list(groups[key].values()), full, higher) for key in sorted(groups, key=order)]
 
 
-def _cell(group: list[Row], recipe: Recipe, higher: bool) -> Cell:
+def _cell(group: list[Row], full: Protocol, higher: bool) -> Cell:
     trained: dict[float, dict[int, float | None]] = defaultdict(dict)
     for row in group:
         if row.failed is None:
             trained[row.trial.rate][row.trial.seed] = _finite(row)
     values = [value for by_seed in trained.values() for value in by_seed.values()]
-    most = min(recipe.replicas, max(map(len, trained.values()), default=0))
+    most = min(full.replicas, max(map(len, trained.values()), default=0))
     trained = {rate: by_seed for rate, by_seed in trained.items() if len(by_seed) > most / 2}
     rate = _best_rate(trained, higher)
     chosen = [] if rate is None else [v for v in trained[rate].values() if v is not None]
-    protocol = _protocol({rate: len(seeds) for rate, seeds in trained.items()}, group, recipe)
+    protocol = _protocol({rate: len(seeds) for rate, seeds in trained.items()}, group, full)
     first = group[0]
     return Cell(
         value=statistics.fmean(chosen) if chosen else None,
@@ -230,7 +230,7 @@ def _cell(group: list[Row], recipe: Recipe, higher: bool) -> Cell:
         rate=rate,
         rates=len(trained),
         steps=first.trial.steps,
-        share_of_steps=first.trial.steps / recipe.steps,
+        share_of_steps=first.trial.steps / full.steps,
         diverged=sum(value is None for value in values),
         failed=len(group) - len(values),
         trials=len(values),
@@ -269,15 +269,15 @@ def _best_rate(trained: Mapping[float, Mapping[int, float | None]], higher: bool
     return min(usable, key=badness, default=None)
 
 
-def _protocol(replicas: Mapping[float, int], group: list[Row], recipe: Recipe) -> str:
+def _protocol(replicas: Mapping[float, int], group: list[Row], full: Protocol) -> str:
     """What is different from the full protocol, in words."""
     missing = []
-    if len(replicas) < len(recipe.rates):
-        missing.append(f"{len(replicas)} of {len(recipe.rates)} rates")
+    if len(replicas) < len(full.rates):
+        missing.append(f"{len(replicas)} of {len(full.rates)} rates")
     fewest = min(replicas.values(), default=0)
-    if fewest < recipe.replicas:
-        missing.append(f"{fewest} of {recipe.replicas} replicas")
-    share = group[0].trial.steps / recipe.steps
+    if fewest < full.replicas:
+        missing.append(f"{fewest} of {full.replicas} replicas")
+    share = group[0].trial.steps / full.steps
     if share < 1:
         missing.append(f"{100 * share:.3g} % of the steps")
     parts = [f"another recipe: {', '.join(others)}"] if (others := _other_recipe(group[0])) else []

@@ -16,8 +16,8 @@ import numpy as np
 
 from sudonet.experiments.experiment import BASELINES, LEVELS
 from sudonet.report import published
+from sudonet.report._pair import Pair, Tables, against, usable
 from sudonet.report.agreement import ROUNDING
-from sudonet.report.pair import Pair, Tables, against, usable
 from sudonet.staircase import Staircase
 from sudonet.study.figures import Histograms
 

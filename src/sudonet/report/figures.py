@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sudonet.experiments import parabola
 from sudonet.report import surfaces
+from sudonet.report._unit import draw_unit
 from sudonet.report.surfaces import DPI, new_figure
-from sudonet.report.unit import draw_unit
 from sudonet.staircase import Staircase
 from sudonet.study.figure_file import Arrays, FigureError, Meta, cannot_write, prepare, read
 from sudonet.study.figures import FIGURES, TANH_BINS

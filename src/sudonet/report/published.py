@@ -46,7 +46,7 @@ class PublishedTable:
     family
         ``"sudo"`` or ``"r-sudo"``.
     experiment, shape
-        What was trained, as ``Grid`` names it.
+        What was trained, as ``TableGrid`` names it.
     metric
         What the numbers are, a key of ``DECIMALS``.
     higher_is_better

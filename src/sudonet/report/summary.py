@@ -16,7 +16,8 @@ def all_cells(rows: Iterable[Row]) -> dict[str, dict[Place, Cell]]:
     """The cells of every table that have been run, by its name."""
     rows = list(rows)
     return {
-        name: cells(grid, rows, EXPERIMENTS[grid.experiment].recipe) for name, grid in GRIDS.items()
+        name: cells(grid, rows, EXPERIMENTS[grid.experiment].protocol)
+        for name, grid in GRIDS.items()
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sudonet.experiments.experiment import Grid
+from sudonet.experiments.experiment import TableGrid
 from sudonet.report import published
 from sudonet.report.agreement import (
     ROUNDING,
@@ -59,7 +59,7 @@ class Shown:
     style: str
 
 
-def table(grid: Grid, cells: Mapping[Place, Cell]) -> Table:
+def table(grid: TableGrid, cells: Mapping[Place, Cell]) -> Table:
     """The table for a terminal: ours, and the paper's in brackets.
 
     The colour says how far a cell is off in units of the paper's noise, and so does a mark.
@@ -89,7 +89,7 @@ def table(grid: Grid, cells: Mapping[Place, Cell]) -> Table:
     return found
 
 
-def render(grid: Grid, cells: Mapping[Place, Cell], format: str) -> str:  # noqa: A002
+def render(grid: TableGrid, cells: Mapping[Place, Cell], format: str) -> str:  # noqa: A002
     """The table as text.
 
     Parameters
@@ -101,7 +101,7 @@ def render(grid: Grid, cells: Mapping[Place, Cell], format: str) -> str:  # noqa
         and ``"json"`` have everything that is known, cell by cell, also of cells that were
         not run.
     """
-    formats: dict[str, Callable[[Grid, Mapping[Place, Cell]], str]] = {
+    formats: dict[str, Callable[[TableGrid, Mapping[Place, Cell]], str]] = {
         "md": _markdown,
         "csv": _csv,
         "json": _json,
@@ -113,7 +113,7 @@ def render(grid: Grid, cells: Mapping[Place, Cell], format: str) -> str:  # noqa
 
 
 def _shown(
-    grid: Grid, cells: Mapping[Place, Cell]
+    grid: TableGrid, cells: Mapping[Place, Cell]
 ) -> tuple[PublishedTable, dict[Place, Shown], dict[str, str]]:
     """Every cell of the grid in words, and what the labels in them mean."""
     about = published.table(grid.id)
@@ -169,7 +169,7 @@ def _metric(about: PublishedTable) -> str:
     return f"{METRICS[about.metric]}, {'higher' if about.higher_is_better else 'lower'} is better"
 
 
-def _caption(grid: Grid, cells: Mapping[Place, Cell], notes: Mapping[str, str]) -> list[str]:
+def _caption(grid: TableGrid, cells: Mapping[Place, Cell], notes: Mapping[str, str]) -> list[str]:
     """The lines below the table."""
     found = agreement(grid, cells)
     ratio = "; compared by ratio to tanh" if published.table(grid.id).compared_by_ratio else ""
@@ -209,7 +209,7 @@ def _source(cell: Cell) -> str:
     return f"{cell.source}, which stands in for {cell.stand_in_for}"
 
 
-def _markdown(grid: Grid, cells: Mapping[Place, Cell]) -> str:
+def _markdown(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     about, shown, notes = _shown(grid, cells)
     heads = [about.column_name(column) for column in grid.columns]
     lines = [f"### {grid.id}: {_metric(about)}", "", f"| | {' | '.join(heads)} |"]
@@ -222,7 +222,7 @@ def _markdown(grid: Grid, cells: Mapping[Place, Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex(grid: Grid, cells: Mapping[Place, Cell]) -> str:
+def _latex(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     about, shown, notes = _shown(grid, cells)
     heads = [about.column_name(column) for column in grid.columns]
     lines = [
@@ -247,7 +247,7 @@ def _escaped(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def _csv(grid: Grid, cells: Mapping[Place, Cell]) -> str:
+def _csv(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     records = _records(grid, cells)
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
@@ -256,7 +256,7 @@ def _csv(grid: Grid, cells: Mapping[Place, Cell]) -> str:
     return out.getvalue()
 
 
-def _json(grid: Grid, cells: Mapping[Place, Cell]) -> str:
+def _json(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     about = published.table(grid.id)
     found = {
         "table": grid.id,
@@ -275,7 +275,7 @@ def _json(grid: Grid, cells: Mapping[Place, Cell]) -> str:
 _FIELDS = [field.name for field in fields(Cell) if field.name != "others"]
 
 
-def _records(grid: Grid, cells: Mapping[Place, Cell]) -> list[dict[str, Any]]:
+def _records(grid: TableGrid, cells: Mapping[Place, Cell]) -> list[dict[str, Any]]:
     """Everything about every cell of the grid; None where nothing was run."""
     about, comparisons = published.table(grid.id), compare(grid, cells)
     records = []

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from sudonet.experiments import Experiment, Task, Trial
-from sudonet.study.batches import Batch, batches
+from sudonet.study._batches import Batch, batches
 from sudonet.study.local import Tasks, recipe, trained, versions
 from sudonet.study.plan import Plan
 from sudonet.study.store import Row, Store

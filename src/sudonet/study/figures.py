@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, checkerboard, parabola
 from sudonet.experiments.autoencoder import SIDE, shades
-from sudonet.experiments.data.bundled import photograph
+from sudonet.experiments.data import photograph
 from sudonet.experiments.experiment import SUDO
 from sudonet.experiments.regression import surface
 from sudonet.experiments.square import even_grid
@@ -246,10 +246,10 @@ def _trials(
     """Networks by name, such as ``"4 x 200 relu"``, as the experiment's tables train them."""
     found = {}
     for layers, units in shapes:
-        recipe = EXPERIMENTS[experiment].recipe(str(layers), units)
-        steps = _steps(recipe.steps, share)
+        protocol = EXPERIMENTS[experiment].protocol(str(layers), units)
+        steps = _steps(protocol.steps, share)
         for name in activations:
-            trial = Trial(experiment, str(layers), units, name, recipe.rates[0], SEED, steps)
+            trial = Trial(experiment, str(layers), units, name, protocol.rates[0], SEED, steps)
             found[f"{layers} x {units} {name}"] = EXPERIMENTS[experiment].spec(trial, task.data)
     return found
 

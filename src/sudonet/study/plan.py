@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, Grid, Trial
-from sudonet.experiments.experiment import Recipe
+from sudonet.experiments import BASELINES, EXPERIMENTS, GRIDS, LEVELS, TableGrid, Trial
+from sudonet.experiments.experiment import Protocol
 from sudonet.experiments.presets import Preset, Reduction
 
 SEEDS = 2**63
@@ -31,7 +31,7 @@ class Plan:
     """
 
     trials: tuple[Trial, ...]
-    tables: tuple[Grid, ...]
+    tables: tuple[TableGrid, ...]
     left_out: tuple[Trial, ...] = ()
     references: Mapping[str, Collection[Trial]] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Plan:
         """The tables that need a trial: for one of their cells, or to divide all of them by."""
         return [grid.id for grid in self.tables if self._needs(grid, trial)]
 
-    def _needs(self, grid: Grid, trial: Trial) -> bool:
+    def _needs(self, grid: TableGrid, trial: Trial) -> bool:
         # Other tables may divide by the same network after other numbers of steps.
         if _is_reference(trial) and grid.id in self.references:
             return trial in self.references[grid.id]
@@ -138,13 +138,13 @@ def make_plan(
         grids.append(some)
         experiment = EXPERIMENTS[grid.experiment]
         for activation, column in some.cells:
-            recipe = preset.recipe(experiment, grid.shape, column)
-            replicas = range(recipe.replicas) if seeds is None else seeds
-            trials |= _trials(grid.experiment, (grid.shape, column, activation), recipe, replicas)
+            protocol = preset.protocol(experiment, grid.shape, column)
+            replicas = range(protocol.replicas) if seeds is None else seeds
+            trials |= _trials(grid.experiment, (grid.shape, column, activation), protocol, replicas)
             if experiment.reference is not None:
                 # What a cell is divided by has to have come as far as the cell.
-                share = recipe.steps / experiment.recipe(grid.shape, column).steps
-                like = Reduction(share).applied(experiment.recipe(*experiment.reference[:2]))
+                share = protocol.steps / experiment.protocol(grid.shape, column).steps
+                like = Reduction(share).applied(experiment.protocol(*experiment.reference[:2]))
                 references[grid.id] |= _trials(
                     grid.experiment, experiment.reference, like, replicas
                 )
@@ -153,12 +153,12 @@ def make_plan(
 
 
 def _trials(
-    experiment: str, cell: tuple[str, int, str], recipe: Recipe, seeds: Collection[int]
+    experiment: str, cell: tuple[str, int, str], protocol: Protocol, seeds: Collection[int]
 ) -> set[Trial]:
     """The networks of one cell: its shape, its column and its activation."""
     return {
-        Trial(experiment, *cell, rate, seed, recipe.steps)
-        for rate in recipe.rates
+        Trial(experiment, *cell, rate, seed, protocol.steps)
+        for rate in protocol.rates
         for seed in seeds
     }
 
@@ -167,7 +167,7 @@ def _is_reference(trial: Trial) -> bool:
     return trial.cell == EXPERIMENTS[trial.experiment].reference
 
 
-def _part(grid: Grid, preset: Preset, levels: Collection[int]) -> Grid:
+def _part(grid: TableGrid, preset: Preset, levels: Collection[int]) -> TableGrid:
     columns = preset.of(grid.experiment, grid.shape).columns or grid.columns
     rows = tuple(
         row for row in grid.rows if row in BASELINES or int(row.rpartition("-")[2]) in levels

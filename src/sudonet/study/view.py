@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from sudonet.experiments import Grid, Trial
-from sudonet.study.batches import TASK_OVERHEAD, WORKER_START, batches, simulate
+from sudonet.experiments import TableGrid, Trial
+from sudonet.study._batches import TASK_OVERHEAD, WORKER_START, batches, simulate
 from sudonet.study.plan import Plan
 from sudonet.study.store import Row
 
@@ -142,7 +142,7 @@ def plan_table(whole: Plan, left: Plan, cost: Callable[[Trial], float], threads:
     for heading in ("cells", "trials", "to train", "left out", "time"):
         found.add_column(heading, justify="right")
 
-    def add(name: str, grids: tuple[Grid, ...], style: str | None = None) -> None:
+    def add(name: str, grids: tuple[TableGrid, ...], style: str | None = None) -> None:
         tables = {grid.id for grid in grids}
         parts = [
             [t for t in some if not tables.isdisjoint(whole.tables_of(t))]

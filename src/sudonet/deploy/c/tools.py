@@ -12,9 +12,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sudonet._text import aligned
 from sudonet.deploy.c.write import write
 from sudonet.deploy.network import IntegerNetwork
-from sudonet.text import aligned
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 """What the C is free of warnings with."""

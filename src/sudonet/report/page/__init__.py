@@ -16,9 +16,9 @@ from markupsafe import Markup
 from sudonet.experiments import GRIDS
 from sudonet.report import tables as text_tables
 from sudonet.report.claims import judge
-from sudonet.report.page import bits, curves, overview, tables, words
-from sudonet.report.page.evidence import claims
-from sudonet.report.page.pictures import levels, pictures
+from sudonet.report.page import _bits, _curves, _overview, _tables, _words
+from sudonet.report.page._evidence import claims
+from sudonet.report.page._pictures import levels, pictures
 from sudonet.report.summary import all_cells
 from sudonet.study.figures import FIGURES, MORE, FigureError, Histograms, histograms
 from sudonet.study.store import Row
@@ -101,9 +101,9 @@ def write(
 
 def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: str) -> str:
     verdicts = judge(cells, _counts(figures))
-    shapes = tables.shapes(cells)
+    tables = _tables.page_tables(cells)
     script = "\n".join(_template(name) for name in SCRIPTS)
-    answers, verdict = bits.question(cells, verdicts)
+    answers, verdict = _bits.question(cells, verdicts)
     return (
         _environment()
         .get_template("page.html")
@@ -111,24 +111,24 @@ def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: 
             style=Markup(_template("style.css")),
             script=Markup(f'"use strict";\n(() => {{\n{script}\n}})();\n'),
             data={
-                "details": tables.details(cells),
-                "bits": bits.explorer(cells),
+                "details": _tables.details(cells),
+                "bits": _bits.explorer(cells),
                 "board": levels(figures),
             },
             note=note,
-            headlines=overview.headlines(shapes, verdicts),
-            facts=overview.facts(rows),
-            ran=overview.ran(rows, cells),
-            tiles=overview.tiles(shapes),
+            headlines=_overview.headlines(tables, verdicts),
+            facts=_overview.facts(rows),
+            ran=_overview.ran(rows, cells),
+            tiles=_overview.tiles(tables),
             claims=claims(verdicts),
-            shapes=shapes,
-            titles=words.TITLES,
-            about=words.ABOUT,
+            tables=tables,
+            titles=_words.TITLES,
+            about=_words.ABOUT,
             pictures={picture.name: picture for picture in shown},
             question=answers,
             question_verdict=verdict,
-            curves=curves,
-            cell_id=tables.cell_id,
+            curves=_curves,
+            cell_id=_tables.cell_id,
         )
     )
 
@@ -154,7 +154,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    found.filters |= {"digest": _digest, "number": words.number, "counted": words.counted}
+    found.filters |= {"digest": _digest, "number": _words.number, "counted": _words.counted}
     return found
 
 

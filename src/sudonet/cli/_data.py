@@ -1,0 +1,126 @@
+"""``sudonet data``: what data there is, and how to get more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from sudonet import _settings
+from sudonet.cli._fail import fail
+
+app = typer.Typer(no_args_is_help=True, help="List and fetch the experiments' data sets.")
+
+
+@app.command("list")
+def list_data() -> None:
+    """Show every data set: what is used now, where it is, its size, whether it is intact.
+
+    Ends with exit code 1 if a data set is damaged or there only in part.
+
+    Example: sudonet data list
+    """
+    from sudonet.experiments.data import DataError, listing
+
+    try:
+        lines = listing()
+    except DataError as error:
+        fail(str(error))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        text = "\n".join(part for part in (line.used, line.files, line.advice) if part)
+        table.add_row(line.name, text, style="red" if line.wrong else None)
+    Console(markup=False, highlight=False).print(table)
+    if any(line.wrong for line in lines):
+        raise typer.Exit(1)
+
+
+@app.command()
+def fetch(
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045 (typer reads it on Python 3.10)
+        typer.Argument(
+            metavar="[NAME]...",
+            help="mnist, cifar10, imagenet32. With none: mnist, and imagenet32 with "
+            "--accept-terms, cifar10 without.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="FOLDER", help="Where to put them; by default where they are looked for."
+        ),
+    ] = None,
+    accept_terms: Annotated[
+        bool,
+        typer.Option("--accept-terms", help="You agreed to ImageNet's terms of access."),
+    ] = False,
+) -> None:
+    """Fetch data sets. What is there is kept; what was cut off goes on.
+
+    Example: sudonet data fetch
+
+    Example: sudonet data fetch mnist cifar10 --folder ~/data
+    """
+    from sudonet.experiments.data import DataError, wanted
+    from sudonet.experiments.data import fetch as fetch_data
+
+    usual = _settings.data_folder() or _settings.cache_folder()
+    into = _settings.expanded(folder) if folder else usual
+    done: list[str] = []
+    failures: list[str] = []
+    try:
+        chosen = wanted(names or [], into, accept_terms=accept_terms)
+    except (DataError, ValueError) as error:
+        fail(str(error))
+    with Bars() as bars:
+        for name in chosen:
+            try:
+                (fetched,) = fetch_data([name], into, bars.show, accept_terms=accept_terms)
+            except DataError as error:
+                failures.append(str(error))
+                continue
+            origin = f"from {fetched.source}" if fetched.source else "was there already"
+            done += [f"{name}: no success with {failure}" for failure in fetched.failures]
+            done.append(f"{name}: {fetched.folder}, {origin}")
+    for line in done:
+        typer.echo(line)
+    if failures:
+        fail("\n".join(failures))
+    if into != usual:
+        typer.echo(f"To have them used: export {_settings.DATA}={into.resolve()}")
+
+
+class Bars(Progress):
+    """A bar for every file that is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True, markup=False, highlight=False),
+        )
+        self._known: dict[str, TaskID] = {}
+
+    def show(self, name: str, have: int, size: int | None) -> None:
+        """Show that ``have`` bytes of ``size`` are there; a bar without end if it is None."""
+        if name not in self._known:
+            self._known[name] = self.add_task(name, total=size)
+        self.update(self._known[name], completed=have, total=size)

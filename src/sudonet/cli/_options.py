@@ -1,0 +1,109 @@
+"""What several commands take."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from sudonet.cli._fail import fail
+
+if TYPE_CHECKING:
+    from sudonet.study.plan import Plan
+    from sudonet.study.store import Row
+
+STORE = Path("out/results.sqlite")
+
+# typer reads annotations at run time, on Python 3.10 too
+StorePath = Annotated[
+    Path, typer.Option("--store", metavar="FILE", help="Where results are kept, an SQLite file.")
+]
+Preset = Annotated[
+    str, typer.Option(help="quick (minutes), standard (a night) or paper (everything).")
+]
+Tables = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Tables to run, with commas: checkerboard-2,mnist-4. All by default."),
+]
+Levels = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Levels to run, with commas: 2,16. Those of the preset by default."),
+]
+Seeds = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Replicas to run: 0,1,2 or a range 0-4. The preset's by default."),
+]
+Budget = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Run what fits into this time: 90s, 30m, 8h."),
+]
+Picture = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="FILE", help="A picture to memorize in place of the stand-in."),
+]
+Engine = Annotated[str, typer.Option(help="auto, native or torch.")]
+
+
+def planned(preset: str, tables: str | None, levels: str | None, seeds: str | None) -> Plan:
+    """The plan that a person asked for."""
+    from sudonet.experiments.presets import PRESETS
+    from sudonet.study.plan import make_plan
+
+    if preset not in PRESETS:
+        fail(f"no preset is called {preset!r}: choose from {', '.join(PRESETS)}")
+    try:
+        return make_plan(
+            PRESETS[preset],
+            tables.split(",") if tables else None,
+            numbers("levels", levels) if levels else None,
+            numbers("seeds", seeds) if seeds else None,
+        )
+    except ValueError as error:
+        fail(str(error))
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that there is not."""
+    from sudonet.train import ENGINES
+
+    if engine not in ENGINES:
+        fail(f"no engine is called {engine!r}: choose from {', '.join(ENGINES)}")
+
+
+def seconds(text: str) -> float:
+    """A time such as 30m."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found or float(found[1]) == 0:
+        fail(f"--budget must be a time such as 90s, 30m or 8h, got {text!r}")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def numbers(name: str, text: str) -> list[int]:
+    """Whole numbers with commas between them; a-b means all from a to b."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not match or int(match[1]) > int(match[2] or match[1]):
+            fail(f"--{name} must be numbers such as 0,1,2 or 0-4, got {text!r}")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found
+
+
+def figures_folder(store: Path) -> Path:
+    """Where the arrays of the figures are kept: next to the store."""
+    return store.parent / "figures"
+
+
+def rows_and_note(path: Path) -> tuple[list[Row], str]:
+    """All rows of a store that must be there, and what a reader of it must know."""
+    from sudonet.study.store import Store, StoreError
+
+    if not path.exists():
+        fail(f"there is no store at {path}: run `sudonet reproduce` first, or name one by --store")
+    try:
+        with Store.read(path) as store:
+            return store.rows(), store.note()
+    except StoreError as error:
+        fail(str(error))

@@ -1,0 +1,58 @@
+"""``sudonet report``: the results as a page to look at."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from sudonet.cli._fail import fail
+from sudonet.cli._options import STORE, StorePath, figures_folder
+from sudonet.cli._results import rows_and_note
+
+OUT = Path("out/report")
+PATIENCE = 2.0
+"""Seconds after which a person wants to see that something happens."""
+
+
+def report(
+    store: StorePath = STORE,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where the page and its files go.")
+    ] = OUT,
+) -> None:
+    """Write the results as a page that opens from disk, with files of its figures and tables.
+
+    Example: sudonet report
+
+    Example: sudonet report --store out/results.sqlite --out out/report
+    """
+    from sudonet.report.page import write
+
+    rows, note = rows_and_note(store)
+    begun = time.monotonic()
+    bars = Progress(console=Console(stderr=True), transient=True)
+    bar = bars.add_task("writing the report", total=None)
+
+    def progress(done: int, total: int) -> None:
+        if time.monotonic() - begun > PATIENCE:
+            bars.start()
+        bars.update(bar, completed=done, total=total)
+
+    try:
+        page = write(rows, figures_folder(store), out, progress, note)
+    except OSError as error:
+        fail(
+            f"cannot write to {error.filename or out}: {error.strerror or error}. Choose a folder "
+            "that you may use by --out"
+        )
+    except KeyboardInterrupt:
+        fail(f"stopped: {out} may have some of the files")
+    finally:
+        if bars.live.is_started:
+            bars.stop()
+    typer.echo(f"wrote {page}")

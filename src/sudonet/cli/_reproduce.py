@@ -1,0 +1,293 @@
+"""``sudonet reproduce`` and ``sudonet plan``: the paper's networks, trained again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+
+from sudonet.cli import _options
+from sudonet.cli._fail import fail
+from sudonet.cli._options import STORE, StorePath, figures_folder
+
+if TYPE_CHECKING:
+    from sudonet.study.estimate import Rates
+    from sudonet.study.local import Tasks
+    from sudonet.study.plan import Plan
+    from sudonet.study.store import Row, Store
+    from sudonet.study.view import View
+
+EXECUTORS = ("local", "ray")
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def reproduce(
+    context: typer.Context,
+    preset: _options.Preset = "quick",
+    tables: _options.Tables = None,
+    levels: _options.Levels = None,
+    seeds: _options.Seeds = None,
+    budget: _options.Budget = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and its estimated time, train nothing.")
+    ] = False,
+    store: StorePath = STORE,
+    picture: _options.Picture = None,
+    threads: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Networks to train at once; all cores by default."),
+    ] = None,
+    engine: _options.Engine = "auto",
+    executor: Annotated[str, typer.Option(help="local: this machine; ray: a cluster.")] = "local",
+    address: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT."),
+    ] = None,
+    cpus_per_task: Annotated[int, typer.Option(min=1, help="CPUs that each task on Ray gets.")] = 1,
+) -> None:
+    """Train the networks of the paper's tables and keep what came out.
+
+    What is in the store already is not trained again, so a run that was stopped or killed
+    goes on where it was.
+
+    Example: sudonet reproduce --preset quick
+
+    Example: sudonet reproduce --preset standard --tables checkerboard-2,mnist-4 --budget 30m
+
+    Example: sudonet reproduce --preset paper --executor ray --address auto
+    """
+    if context.invoked_subcommand:
+        return
+    _options.check_engine(engine)
+    if executor not in EXECUTORS:
+        fail(f"no executor is called {executor!r}: choose from {', '.join(EXECUTORS)}")
+    if executor == "local" and (address or cpus_per_task > 1):
+        fail("--address and --cpus-per-task are for --executor ray")
+    seconds = _options.seconds(budget) if budget else None
+    run = _Run(
+        plan=_options.planned(preset, tables, levels, seeds),
+        path=store,
+        picture=picture,
+        engine=engine,
+        threads=threads,
+        budget=seconds,
+        ray=executor == "ray",
+        address=address,
+        cpus_per_task=cpus_per_task,
+    )
+    _guarded(run.show_plan if dry_run else run.train)
+
+
+def plan(
+    preset: _options.Preset = "quick",
+    tables: _options.Tables = None,
+    levels: _options.Levels = None,
+    seeds: _options.Seeds = None,
+    store: StorePath = STORE,
+    engine: _options.Engine = "auto",
+    simulate_cpus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Simulate a cluster with so many CPUs; several with commas."),
+    ] = None,
+) -> None:
+    """Show what is left to train and how long it takes, here or on a cluster.
+
+    Example: sudonet plan --preset paper --simulate-cpus 2,16,128,1024
+    """
+    _options.check_engine(engine)
+    cpus = _options.numbers("simulate-cpus", simulate_cpus) if simulate_cpus else []
+    if 0 in cpus:
+        fail("--simulate-cpus must be at least 1, got 0")
+    run = _Run(_options.planned(preset, tables, levels, seeds), path=store, engine=engine)
+    _guarded(lambda: run.show_plan(cpus))
+
+
+@app.command("figures")
+def figures(
+    share: Annotated[
+        float, typer.Option(help="Share of the full training, above 0 and up to 1.")
+    ] = 1.0,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Where the pictures go; beside the store by default."),
+    ] = None,
+    store: StorePath = STORE,
+) -> None:
+    """Train the networks of the paper's ten figures and draw them.
+
+    What was trained before with the same settings is not trained again.
+
+    Example: sudonet reproduce figures
+
+    Example: sudonet reproduce figures --share 0.05
+    """
+    from rich.progress import Progress
+
+    from sudonet.experiments.data import DataError
+    from sudonet.report.figures import draw_all
+    from sudonet.study.figures import FigureError, make
+
+    folder = figures_folder(store)
+    if not 0 < share <= 1:
+        fail(f"--share must be above 0 and at most 1, got {share:g}")
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as bars:
+            bar = bars.add_task("training the figures' networks", total=None)
+            make(folder, share=share, progress=lambda d, n: bars.update(bar, completed=d, total=n))
+        pictures = draw_all(folder, out or folder)
+    except (FigureError, DataError, ValueError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail(f"stopped: figures that are finished are in {folder}; the same command goes on")
+    except OSError as error:
+        fail(f"cannot write to {out or folder}: {error.strerror or error}")
+    typer.echo(f"wrote {len(pictures)} figures to {out or folder}")
+
+
+def _guarded(action: Callable[[], None]) -> None:
+    """Errors of people, files and clusters end with one line."""
+    from sudonet.experiments.data import DataError
+    from sudonet.study.cluster import ClusterError
+    from sudonet.study.store import StoreError
+
+    try:
+        action()
+    except (StoreError, DataError, ClusterError, ValueError) as error:
+        fail(str(error))
+
+
+@dataclass
+class _Run:
+    """One call of ``sudonet reproduce`` or ``sudonet plan``."""
+
+    plan: Plan
+    path: Path
+    picture: Path | None = None
+    engine: str = "auto"
+    threads: int | None = None
+    budget: float | None = None
+    ray: bool = False
+    address: str | None = None
+    cpus_per_task: int = 1
+
+    def __post_init__(self) -> None:
+        import torch
+
+        from sudonet.study.local import Tasks
+
+        self.at_once = self.threads or torch.get_num_threads()
+        self.tasks: Tasks = Tasks(self.picture)
+        self.console = Console(highlight=False)
+
+    def show_plan(self, simulated: Sequence[int] = ()) -> None:
+        from sudonet.study.store import Store
+
+        with ExitStack() as resources:
+            store = resources.enter_context(Store.read(self.path)) if self.path.exists() else None
+            plan, rates = self._left(store)
+        if simulated:
+            from sudonet.study.view import simulation_table
+
+            self.console.print(simulation_table(plan, rates.cost, simulated))
+
+    def train(self) -> None:
+        from sudonet.study.store import Store
+        from sudonet.study.view import View
+
+        with ExitStack() as resources:
+            store = resources.enter_context(Store.open(self.path))
+            ray = self._cluster(resources) if self.ray else None
+            plan, rates = self._left(store)
+            if plan.trials:
+                self._name_data(plan)
+                before = len(self.plan.trials) - len(plan.trials) - len(plan.left_out)
+                view = View(self.console, plan, before, rates.cost, self.at_once)
+                try:
+                    with view:
+                        for row in self._rows(plan, rates, store, view, ray):
+                            view.finished(row)
+                except KeyboardInterrupt:
+                    self.console.print(
+                        f"stopped: what was finished is in {self.path}; the same command goes on "
+                        "with it",
+                        soft_wrap=True,
+                        markup=False,
+                    )
+                    raise typer.Exit(130) from None
+        self._ending()
+
+    def _cluster(self, resources: ExitStack) -> Any:
+        from sudonet.study.cluster import connected, size
+
+        ray = resources.enter_context(connected(self.address))
+        found = size(ray)
+        self.console.print(f"Ray: {found}")
+        self.at_once = max(1, found.cpus // self.cpus_per_task)
+        return ray
+
+    def _rows(self, plan: Plan, rates: Rates, store: Store, view: View, ray: Any) -> Iterator[Row]:
+        from sudonet.study import cluster, local
+
+        if ray:
+            return cluster.run(
+                plan,
+                store,
+                self.tasks,
+                ray,
+                engine=self.engine,
+                cpus_per_task=self.cpus_per_task,
+                cost=rates.cost,
+                show=view.places,
+            )
+        return local.run(
+            plan,
+            store,
+            self.tasks,
+            engine=self.engine,
+            threads=self.threads,
+            cost=rates.cost,
+            progress=view.working,
+        )
+
+    def _left(self, store: Store | None) -> tuple[Plan, Rates]:
+        """What is left to do, printed with its estimated time."""
+        from rich.progress import track
+
+        from sudonet.study.estimate import Rates
+        from sudonet.study.local import remaining
+        from sudonet.study.view import plan_table
+
+        left = remaining(self.plan, store, self.tasks, self.engine) if store else self.plan
+        rows = store.rows() if store else ()
+        rates = Rates(rows, self.tasks, self.engine)
+        unknown = rates.unknown(left.trials)
+        if unknown:
+            words = "measuring this machine"
+            for trial in track(unknown, words, console=self.console, transient=True):
+                rates.probe(trial)
+        if self.budget is not None:
+            left = left.within(self.budget * self.at_once, rates.cost)
+        self.console.print(plan_table(self.plan, left, rates.cost, self.at_once))
+        return left, rates
+
+    def _name_data(self, plan: Plan) -> None:
+        for name in plan.by_experiment():
+            source = self.tasks[name].source
+            note = f", in place of {source.stand_in_for}" if source.stand_in_for else ""
+            self.console.print(f"{name}: {source.name}{note}", soft_wrap=True, markup=False)
+
+    def _ending(self) -> None:
+        from sudonet.report.summary import agreements, all_cells, summary
+
+        rows, _ = _options.rows_and_note(self.path)
+        found = agreements(all_cells(rows))
+        asked = {grid.id for grid in self.plan.tables}
+        self.console.print(summary(one for one in found if one.table in asked))
+        self.console.print(f"results: {self.path}", soft_wrap=True, markup=False)
