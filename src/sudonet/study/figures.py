@@ -20,6 +20,7 @@ from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, checkerboar
 from sudonet.experiments.autoencoder import SIDE, shades
 from sudonet.experiments.data import photograph
 from sudonet.experiments.experiment import SUDO
+from sudonet.experiments.presets import PRESETS
 from sudonet.experiments.regression import surface
 from sudonet.experiments.square import even_grid
 from sudonet.staircase import Staircase
@@ -43,6 +44,9 @@ SMALL = (4, 50)
 """Of the networks of regression, histogram and memorization."""
 
 AUTOENCODED = ("tanh", "relu", "sudo-4", "sudo-64")
+AUTOENCODER_MOST = PRESETS["standard"].of("autoencoder", "conv").steps
+"""All steps of the protocol would take longer than the other figures together."""
+
 SQUARE = 213
 """Pixels: two rows of three such squares are cut from each photograph."""
 
@@ -68,11 +72,14 @@ class Subject:
         The data; None where a figure needs none.
     networks
         What has to be trained, by name.
+    most
+        The largest share of the full protocol's steps that they are ever trained for.
     """
 
     arrays: Callable[[Mapping[str, Result]], Arrays]
     task: Task | None = None
     networks: Mapping[str, AnySpec] = field(default_factory=dict)
+    most: float = 1.0
 
 
 def make(
@@ -95,7 +102,7 @@ def make(
     folder
         Where the files go; it is created if need be.
     share
-        Of the full protocol's steps, more than 0 and at most 1.
+        Of a figure's full training, more than 0 and at most 1.
     threads, engine
         As in :func:`sudonet.train.train`.
     names
@@ -192,7 +199,7 @@ class _Job:
         meta = {
             "figure": path.stem,
             "format": FORMAT,
-            "share": share,
+            "share": share * subject.most,
             "steps": max((spec.steps for spec in specs.values()), default=0),
             "engine": ", ".join(sorted(engines)),
             "data": source and asdict(source),
@@ -373,7 +380,8 @@ def _autoencoder(tasks: Tasks, share: float) -> Subject:
             | {name: _bytes(result.predict(inputs)) for name, result in results.items()}
         ),
         Task(theirs.data, theirs.source, score, len(inputs)),
-        _small("autoencoder", AUTOENCODED, theirs, share, ("conv", 1)),
+        _small("autoencoder", AUTOENCODED, theirs, share * AUTOENCODER_MOST, ("conv", 1)),
+        AUTOENCODER_MOST,
     )
 
 

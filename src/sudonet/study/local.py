@@ -68,12 +68,12 @@ def run(
 ) -> Iterator[Row]:
     """Train everything in the plan; a row is in the store before it is given back.
 
-    Experiments are taken by their cost, the longest first: trials of one experiment share
-    data and, at equal shapes, stacks. ``progress`` hears of network-steps, of the experiment
-    that runs.
+    Experiments are taken by their cost, the cheapest first, so that results show early; trials
+    of one experiment share data and, at equal shapes, stacks. ``progress`` hears of the
+    network-steps of the experiment that runs.
     """
     groups = plan.by_experiment()
-    for name in sorted(groups, key=lambda name: -sum(map(cost, groups[name]))):
+    for name in sorted(groups, key=lambda name: sum(map(cost, groups[name]))):
         for row in trained(groups[name], tasks[name], engine, threads, progress):
             store.add(row)
             yield row
