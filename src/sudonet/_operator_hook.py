@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -26,8 +25,8 @@ def _register() -> None:
     import_module("sudonet.functional")
 
 
-class _AfterTorch(MetaPathFinder):
-    """Lets the other finders find torch, and registers the operator once it is loaded."""
+class _AfterTorch:
+    """A finder that lets the others find torch, and registers the operator once it is loaded."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
