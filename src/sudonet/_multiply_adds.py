@@ -1,4 +1,4 @@
-"""How many products PyTorch's own layers compute: what :mod:`sudonet.summary` counts with."""
+"""How many products PyTorch's own layers compute: what :func:`sudonet.summary` counts with."""
 
 from __future__ import annotations
 
