@@ -7,7 +7,13 @@ from tests import ROOT
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "results" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "research").rglob("*.md")),
+]
 
 
 def name(page):
@@ -17,7 +23,10 @@ def name(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "results", "results", ignore=shutil.ignore_patterns("figures", "*.html"))
+    for folder in ("results", "research"):
+        shutil.copytree(
+            ROOT / folder, folder, ignore=shutil.ignore_patterns("figures", "*.html", "__pycache__")
+        )
     text = page.read_text()
     namespace = {"__name__": "page"}
     for block in BLOCK.finditer(text):

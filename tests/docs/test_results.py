@@ -15,11 +15,12 @@ from sudonet.study.store import Store
 from tests import ROOT
 
 RESULTS = ROOT / "results"
+RESEARCH = ROOT / "research"
 
 
 @pytest.fixture(scope="module")
 def update():
-    spec = importlib.util.spec_from_file_location("update", RESULTS / "update.py")
+    spec = importlib.util.spec_from_file_location("update", RESEARCH / "update.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -34,7 +35,7 @@ def test_tables_are_those_of_the_store(update, rows):
     pages = update.pages(rows)
     assert len(pages) > 5
     for path, text in pages.items():
-        assert path.read_text(encoding="utf-8") == text, f"run python {RESULTS.name}/update.py"
+        assert path.read_text(encoding="utf-8") == text, "run python research/update.py"
     tables = RESULTS / "tables"
     assert set(tables.glob("*.md")) == {path for path in pages if path.parent == tables}
 
@@ -43,9 +44,18 @@ def test_the_page_shows_the_store(rows):
     page = (RESULTS / "index.html").read_text(encoding="utf-8")
     (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
     shown = json.loads(json.dumps(details(all_cells(rows))))
-    assert json.loads(data)["details"] == shown, f"run python {RESULTS.name}/update.py"
+    assert json.loads(data)["details"] == shown, "run python research/update.py"
     for address in re.findall(r'href="((?:figures|tables)/[^"]*)"', page):
         assert (RESULTS / address).is_file(), address
+
+
+def test_the_folder_is_small_and_holds_no_file_that_a_command_makes(update):
+    files = [path for path in RESULTS.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert sum(path.stat().st_size for path in files) < 12e6
+    assert {path.suffix for path in files} == {".sqlite", ".md", ".png", ".npz", ".html"}
+    beside = RESULTS / "figures" / update.HISTOGRAM  # without it claim 10 would be undecided
+    assert [path for path in files if path.suffix == ".npz"] == [beside]
+    assert beside.read_bytes() == (update.ARRAYS / update.HISTOGRAM).read_bytes()
 
 
 def test_the_store_is_small_and_holds_trials_of_the_study(update, rows):
@@ -54,30 +64,34 @@ def test_the_store_is_small_and_holds_trials_of_the_study(update, rows):
     assert not [row for row in rows if row.failed]
 
 
-def test_the_page_says_how_the_harder_picture_came_out():
+def test_the_log_says_how_the_harder_picture_came_out():
     protocol = Protocol(13_500, replicas=6, rates=(0.0005,))
-    with Store.read(RESULTS / "harder-picture.sqlite") as store:
+    with Store.read(RESEARCH / "harder-picture.sqlite") as store:
         rows = store.rows()
     found = [
         agreement(grid, cells(grid, rows, lambda shape, column: protocol)).spearman
         for grid in EXPERIMENTS["memorization"].grids
     ]
     line = " | ".join(f"{rank:.2f}" for rank in found)
-    text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (RESEARCH / "log.md").read_text(encoding="utf-8")
     assert f"| a harder picture, by Adam, six replicas | {line} |" in text
 
 
 @pytest.mark.parametrize(
     ("store", "heading"),
-    [("results.sqlite", "SGD, the tables above"), ("checkerboard-adam.sqlite", "Adam")],
+    [
+        (RESULTS / "results.sqlite", "SGD, the recipe"),
+        (RESEARCH / "checkerboard-adam.sqlite", "Adam"),
+    ],
+    ids=["SGD", "Adam"],
 )
-def test_the_page_says_how_the_checkerboard_came_out_by_either_optimiser(store, heading):
-    with Store.read(RESULTS / store) as opened:
+def test_the_log_says_how_the_checkerboard_came_out_by_either_optimiser(store, heading):
+    with Store.read(store) as opened:
         tables = all_cells(opened.rows("checkerboard"))
     names = ("checkerboard-2", "checkerboard-4", "r-checkerboard-2", "r-checkerboard-4")
     found = [agreement(GRIDS[name], tables[name]).spearman for name in names]
     line = " | ".join(f"{rank:.2f}" for rank in found)
-    text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (RESEARCH / "log.md").read_text(encoding="utf-8")
     assert f"| {heading} | {line} |" in text
 
 

@@ -1,5 +1,6 @@
 """``sudonet report`` and the page it writes, without a browser."""
 
+import base64
 import json
 import math
 import re
@@ -486,6 +487,20 @@ def test_a_damaged_figure_says_so_in_its_place(tmp_path):
     assert image.within(id="figure-unit")
     files = sorted(path.name for path in (tmp_path / "report" / "figures").iterdir())
     assert files == ["unit.pdf", "unit.png", "unit.svg"]
+
+
+def test_files_beside_the_page_are_those_asked_for(tmp_path):
+    make(tmp_path / "made", names=["unit"], share=0.001)
+    path = write([], tmp_path / "made", tmp_path / "report", formats=("png", "md"))
+    page = Page(path.read_text(encoding="utf-8"))
+    files = {one.relative_to(path.parent).as_posix() for one in path.parent.glob("*/*")}
+    assert files == {"figures/unit.png"} | {f"tables/{name}.md" for name in GRIDS}
+    links = {one["href"] for one in page.all("a")}
+    assert {link for link in links if not link.startswith("#")} == files
+    # The page embeds the file's own bytes.
+    (image,) = page.all("img")
+    drawn = (path.parent / "figures" / "unit.png").read_bytes()
+    assert image["src"] == f"data:image/png;base64,{base64.b64encode(drawn).decode()}"
 
 
 # ------------------------------------------------------------------ the command

@@ -26,7 +26,7 @@ from sudonet.report.published import tables
 from sudonet.train import Data, train
 from tests import ROOT
 
-DOCS = ROOT / "docs"
+RESEARCH = ROOT / "research"
 
 
 def trial(experiment, shape, column, activation="tanh", rate=0.001, seed=0, steps=10):
@@ -262,7 +262,7 @@ def test_presets_ask_for_no_more_than_the_protocol():
 
 @pytest.fixture
 def calibrate(monkeypatch):
-    monkeypatch.syspath_prepend(DOCS)
+    monkeypatch.syspath_prepend(RESEARCH)
     return importlib.import_module("calibrate")
 
 
@@ -275,8 +275,8 @@ def test_no_sudo_unit_is_trained_for_calibration(calibrate):
 
 
 def test_the_record_of_the_calibration_has_no_sudo_row(calibrate):
-    record = json.loads((DOCS / "calibration.json").read_text())
+    record = json.loads((RESEARCH / "calibration.json").read_text())
     assert {row["activation"] for row in record} == set(BASELINES)
     assert {row["experiment"] for row in record} == set(EXPERIMENTS) - {"parabola"}
-    page = (DOCS / "recipe.md").read_text()
+    page = (RESEARCH / "calibration.md").read_text()
     assert calibrate.page(record) in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from markupsafe import Markup
 from sudonet.experiments import GRIDS
 from sudonet.report import tables as text_tables
 from sudonet.report.claims import judge
+from sudonet.report.figures import FORMATS
 from sudonet.report.page import _bits, _curves, _overview, _tables, _words
 from sudonet.report.page._evidence import claims
 from sudonet.report.page._pictures import levels, pictures
@@ -26,8 +27,11 @@ from sudonet.study.store import Row
 Progress: TypeAlias = Callable[[int, int], None]
 
 SCRIPTS = ("core.js", "theme.js", "tables.js", "unit.js", "board.js", "bits.js")
-TABLE_FILES = {"md": "md", "latex": "tex"}
-"""Formats of the table files, and how their names end."""
+TABLE_FILES = {"md": ("md", "Markdown"), "tex": ("latex", "LaTeX")}
+"""How the names of table files end, the format that makes them, and what a reader calls it."""
+
+FILES = (*FORMATS, *TABLE_FILES)
+"""How the names of all files beside the page end."""
 
 
 def write(
@@ -36,6 +40,7 @@ def write(
     out: Path,
     progress: Progress | None = None,
     note: str = "",
+    formats: Collection[str] = FILES,
 ) -> Path:
     """Write the report.
 
@@ -54,6 +59,8 @@ def write(
         Called with (parts done, parts in all).
     note
         What a reader must know about the rows, such as ``Store.note`` says; the overview has it.
+    formats
+        Which of :data:`FILES` to write beside the page; it links to no others.
 
     Returns
     -------
@@ -78,16 +85,17 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     cells = all_cells(rows)
     for name, grid in GRIDS.items():
-        for form, ending in TABLE_FILES.items():
+        for ending in (one for one in TABLE_FILES if one in formats):
+            form, _ = TABLE_FILES[ending]
             path = out / "tables" / f"{name}.{ending}"
             path.parent.mkdir(exist_ok=True)
             path.write_text(text_tables.render(grid, cells[name], form), encoding="utf-8")
     step()
     shown = []
-    for picture in pictures(figures, out):
+    for picture in pictures(figures, out, formats):
         shown.append(picture)
         step()
-    page = _render(rows, cells, shown, figures, note)
+    page = _render(rows, cells, shown, figures, note, formats)
     path = out / "index.html"
     part = out / f".index.html.{os.getpid()}.part"
     try:
@@ -99,7 +107,14 @@ def write(
     return path
 
 
-def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: str) -> str:
+def _render(
+    rows: list[Row],
+    cells: Any,
+    shown: list[Any],
+    figures: Path,
+    note: str,
+    formats: Collection[str],
+) -> str:
     verdicts = judge(cells, _counts(figures))
     tables = _tables.page_tables(cells)
     script = "\n".join(_template(name) for name in SCRIPTS)
@@ -122,6 +137,7 @@ def _render(rows: list[Row], cells: Any, shown: list[Any], figures: Path, note: 
             tiles=_overview.tiles(tables),
             claims=claims(verdicts),
             tables=tables,
+            table_files=[(end, name) for end, (_, name) in TABLE_FILES.items() if end in formats],
             titles=_words.TITLES,
             about=_words.ABOUT,
             pictures={picture.name: picture for picture in shown},

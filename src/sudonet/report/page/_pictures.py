@@ -1,10 +1,10 @@
-"""The figures of the page: drawn into files, and once more small enough to be embedded."""
+"""The figures of the page: drawn into files, and embedded."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from sudonet.report.figures import CAPTIONS, FORMATS, caption, draw, save
-from sudonet.report.surfaces import BOTH, new_figure
+from sudonet.report.surfaces import BOTH, DPI, new_figure
 from sudonet.study.figure_file import Arrays, FigureError, Meta, read
 from sudonet.study.figures import FIGURES, MORE
 
@@ -50,7 +50,7 @@ COLOURS = 256
 """Few enough for a small PNG, enough for a smooth scale of colours."""
 
 COLOURFUL = ("autoencoder",)
-"""Figures that need more colours than that; they become JPEGs."""
+"""Figures that need more colours than that; the page shows them as JPEGs."""
 
 LINKS = "figures"
 """The folder of the files, beside the page."""
@@ -84,7 +84,7 @@ class Picture:
     problem: str | None = None
 
 
-def pictures(folder: Path, out: Path) -> Iterator[Picture]:
+def pictures(folder: Path, out: Path, formats: Collection[str] = FORMATS) -> Iterator[Picture]:
     """Draw every figure of ``folder`` into files below ``out``; say what is missing.
 
     A figure that was not made, or whose file is damaged, still has its place.
@@ -96,7 +96,7 @@ def pictures(folder: Path, out: Path) -> Iterator[Picture]:
             yield Picture(name, TITLES[name], _about(name), problem=problem)
             continue
         try:
-            yield _picture(name, *read(path), out / LINKS)
+            yield _picture(name, *read(path), out / LINKS, formats)
         except FigureError as error:
             yield Picture(name, TITLES[name], _about(name), problem=f"{error}.")
 
@@ -132,30 +132,37 @@ def _caption(name: str, meta: Meta) -> str:
     return MORE_CAPTIONS[name] + caption("unit", meta).removeprefix(CAPTIONS["unit"])
 
 
-def _picture(name: str, arrays: Arrays, meta: Meta, out: Path) -> Picture:
+def _picture(name: str, arrays: Arrays, meta: Meta, out: Path, formats: Collection[str]) -> Picture:
     more = {"autoencoder": _draw_squares, "checkerboard-levels": _draw_levels}
     figure = more[name](arrays, meta) if name in more else draw(name, arrays, meta)
+    kind, image, size = _embedded(figure, name in COLOURFUL)
     out.mkdir(parents=True, exist_ok=True)
-    for form in FORMATS:
-        save(figure, out / f"{name}.{form}")
-    image, (width, height) = _embedded(out / f"{name}.png", name in COLOURFUL)
-    files = tuple((form, f"{LINKS}/{name}.{form}") for form in FORMATS)
-    return Picture(name, TITLES[name], _caption(name, meta), image, width, height, files)
-
-
-def _embedded(path: Path, colourful: bool) -> tuple[str, tuple[int, int]]:
-    """A picture as a data: address, and its size."""
-    file = io.BytesIO()
-    with Image.open(path) as image:
-        plain = image.convert("RGB")
-        if colourful:
-            # Colours at full resolution: halving it would blur letters.
-            plain.save(file, "JPEG", quality=88, subsampling=0, optimize=True)
+    wanted = [form for form in FORMATS if form in formats]
+    for form in wanted:
+        path = out / f"{name}.{form}"
+        if form == kind:
+            path.write_bytes(image)  # in few colours, a third of the bytes
         else:
-            few = plain.quantize(COLOURS, dither=Image.Dither.NONE)
-            few.save(file, "PNG", optimize=True)
-    kind = "jpeg" if colourful else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}", plain.size
+            save(figure, path)
+    address = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+    files = tuple((form, f"{LINKS}/{name}.{form}") for form in wanted)
+    return Picture(name, TITLES[name], _caption(name, meta), address, *size, files)
+
+
+def _embedded(figure: Figure, colourful: bool) -> tuple[str, bytes, tuple[int, int]]:
+    """A figure as the page shows it: the format, the file and its size in pixels."""
+    drawn, file = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, dpi=DPI)
+    with Image.open(drawn) as image:
+        plain = image.convert("RGB")
+    if colourful:
+        # Colours at full resolution: halving it would blur letters.
+        plain.save(file, "JPEG", quality=88, subsampling=0, optimize=True)
+        return "jpeg", file.getvalue(), plain.size
+    # Maximum coverage leaves gradients smoother than the median cut does, in fewer bytes.
+    few = plain.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
+    few.save(file, "PNG", optimize=True)
+    return "png", file.getvalue(), plain.size
 
 
 def _draw_squares(arrays: Arrays, meta: Meta) -> Figure:

@@ -1,10 +1,10 @@
 """Train a table that disagrees with the paper by other recipes, all of its rows.
 
-    python docs/disagreements.py checkerboard-1 checkerboard-4:5,10
+    python research/disagreements.py checkerboard-1 checkerboard-4:5,10
 
 says for every recipe how far the tanh and relu rows are from the paper's and how well the whole
-table agrees, or some of its columns. It explains; it does not choose: recipes are chosen by
-calibrate.py, which sees the tanh and relu rows alone.
+table agrees, or some of its columns. It explains; it does not choose: the recipe was
+chosen by calibrate.py, which sees the tanh and relu rows alone.
 """
 
 import sys

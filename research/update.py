@@ -1,9 +1,11 @@
-"""Write what results.sqlite says: ``python results/update.py``.
+"""Write what results/results.sqlite says: ``python research/update.py``.
 
-That is the report with its tables and figures, the agreement with the paper and its claims in
-README.md here and in docs/results.md, and the few lines of the README at the top.
+That is the report page with its Markdown tables and PNG figures, results/README.md, the agreement
+with the paper and its claims in docs/results.md, and the summary in README.md. The figures are
+drawn from the arrays in figures/, which ``sudonet reproduce figures`` trained.
 """
 
+import shutil
 from pathlib import Path
 from statistics import median
 
@@ -16,12 +18,40 @@ from sudonet.report.tables import render
 from sudonet.study.figures import histograms
 from sudonet.study.store import Row, Store
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-STORE = HERE / "results.sqlite"
-FIGURES = HERE / "figures"
+ROOT = Path(__file__).parents[1]
+ARRAYS = ROOT / "research" / "figures"
+RESULTS = ROOT / "results"
+STORE = RESULTS / "results.sqlite"
+HISTOGRAM = "histogram.npz"
+"""The one array that lies beside the store, too: ``sudonet claims`` needs it for claim 10."""
+
 NEAR = 0.05
-BEGIN, END = "<!-- written by results/update.py: begin -->", "<!-- end -->"
+"""A table agrees if its rank correlation is at most so much below its ceiling."""
+
+BEGIN, END = "<!-- written by research/update.py: begin -->", "<!-- end -->"
+
+
+README = """# Results
+
+{run}. [docs/results.md](../docs/results.md) says what they mean.
+
+| file | holds |
+|---|---|
+| `results.sqlite` | every network of the recipe, a row each |
+| `tables/` | every cell beside the paper's, with its replicas, spread and share of the protocol |
+| `figures/` | the paper's figures, drawn again; claim 10 is judged by `histogram.npz` |
+| `index.html` | the report; open it in a browser from a clone or a download of this folder |
+
+    sudonet table checkerboard-2 --store results/results.sqlite
+    sudonet claims --store results/results.sqlite      # the numbers behind each verdict
+
+The arrays that the figures are drawn from are in [research/figures](../research/figures).
+`sudonet report` makes the page again, with tables in LaTeX and figures in SVG and PDF beside it:
+
+    mkdir -p out && cp -r results/results.sqlite research/figures out && sudonet report
+
+`python research/update.py` writes this folder and what the documentation says of it.
+"""
 
 
 def stored() -> list[Row]:
@@ -34,31 +64,14 @@ def pages(rows: list[Row]) -> dict[Path, str]:
     """What every file in Markdown should hold."""
     tables = all_cells(rows)
     found = {
-        HERE / "tables" / f"{name}.md": render(GRIDS[name], cells, "md")
+        RESULTS / "tables" / f"{name}.md": render(GRIDS[name], cells, "md")
         for name, cells in tables.items()
     }
     hours = sum(row.cpu_seconds for row in rows) / 3600
-    agreed, verdicts = agreements(tables), judge(tables, histograms(FIGURES))
+    agreed, verdicts = agreements(tables), judge(tables, histograms(ARRAYS))
     cells = sum(one.cells_run for one in agreed)
     run = f"{len(rows):,} networks, {hours:.1f} CPU hours, {cells:,} of the 1,030 cells"
-    found[HERE / "README.md"] = "\n".join(
-        [
-            "# Results",
-            "",
-            f"{run}; those trained by less than the full protocol say so in [tables/](tables).",
-            "[docs/results.md](../docs/results.md) says what they mean. index.html is the report:",
-            "download the folder, or clone the repository, and open it in a browser.",
-            "harder-picture.sqlite has memorization by a recipe that was not adopted,",
-            "checkerboard-adam.sqlite the board with two and four layers by the recipe before.",
-            "",
-            *agreement_lines(agreed),
-            "",
-            *claim_lines(verdicts),
-            "",
-            "`sudonet claims --store results/results.sqlite` shows the numbers behind each.",
-            "",
-        ]
-    )
+    found[RESULTS / "README.md"] = README.format(run=run)
     whole = [*agreement_lines(agreed), "", *claim_lines(verdicts)]
     found |= dict([_between(ROOT / "docs" / "results.md", whole)])
     found |= dict([_between(ROOT / "README.md", headline(run, agreed, verdicts))])
@@ -125,7 +138,8 @@ def _between(path: Path, lines: list[str]) -> tuple[Path, str]:
 
 if __name__ == "__main__":
     networks = stored()
-    page = write(networks, FIGURES, HERE)
+    page = write(networks, ARRAYS, RESULTS, formats=("png", "md"))
+    shutil.copyfile(ARRAYS / HISTOGRAM, RESULTS / "figures" / HISTOGRAM)
     for path, text in pages(networks).items():
         path.write_text(text, encoding="utf-8")
-    print(f"wrote {page}, {HERE / 'README.md'}, the tables, and what the docs say of them")
+    print(f"wrote {page}, {RESULTS / 'README.md'}, the tables, and what the docs say of them")

@@ -1,11 +1,11 @@
 """Compare ways to close what the paper leaves open, on its tanh and relu rows alone.
 
-    python docs/calibrate.py checkerboard regression memorization mnist autoencoder
-    python docs/calibrate.py "checkerboard: the recipe"
+    python research/calibrate.py checkerboard regression memorization mnist autoencoder
+    python research/calibrate.py "mnist: the recipe"
 
 trains the baselines of an experiment under every variant of variants.py, or under one, measures
-how far they are from the published cells, and writes docs/calibration.json and the tables of
-docs/recipe.md. No SUDO unit is trained here: what a recipe does to them is a prediction.
+how far they are from the published cells, and writes calibration.json and calibration.md. No SUDO
+unit is trained here. The recipe is closed: this shows how it was found, and does not change it.
 """
 
 import json
@@ -25,7 +25,7 @@ from sudonet.train import Result, stream
 
 HERE = Path(__file__).parent
 RECORD = HERE / "calibration.json"
-PAGE = HERE / "recipe.md"
+PAGE = HERE / "calibration.md"
 
 
 def trials(experiment: Experiment, variant: Variant) -> Iterator[Trial]:
@@ -114,7 +114,7 @@ def page(record: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-BEGIN, END = "<!-- written by docs/calibrate.py: begin -->", "<!-- end -->"
+BEGIN, END = "<!-- written by research/calibrate.py: begin -->", "<!-- end -->"
 
 
 def write(record: list[dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
 """What the networks of a store would have cost in a plain PyTorch loop.
 
-    python benchmarks/campaign.py [STORE]
+    python research/campaign.py [STORE]
 
 Every shape of fully connected network in the store is trained for a few hundred steps, one
 network by itself with torch.optim, on one core, as a plain loop does. The time of a step,
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch
 from rich.progress import track
-from timing import table
 from torch import nn
 
 from sudonet.experiments import EXPERIMENTS, Trial
@@ -67,17 +66,21 @@ def main() -> None:
         loop[name] += seconds_a_step(spec, data[name]) * sum(t.steps for t, _ in some)
         ours[name] += sum(seconds for _, seconds in some)
     lines = [
-        [
-            name,
-            f"{ours[name] / 3600:.2f}",
-            f"{loop[name] / 3600:.1f}",
-            f"{loop[name] / ours[name]:.0f}",
-        ]
-        for name in loop
+        ["experiment", "CPU hours", "in a plain loop", "times as many"],
+        ["---"] * 4,
+        *(
+            [
+                name,
+                f"{ours[name] / 3600:.2f}",
+                f"{loop[name] / 3600:.1f}",
+                f"{loop[name] / ours[name]:.0f}",
+            ]
+            for name in loop
+        ),
     ]
     mine, plain = sum(ours.values()), sum(loop.values())
     lines.append(["all", f"{mine / 3600:.2f}", f"{plain / 3600:.1f}", f"{plain / mine:.0f}"])
-    print(table(["experiment", "CPU hours", "in a plain loop", "times as many"], lines))
+    print("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 if __name__ == "__main__":
