@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --constraint constraints.txt
 ONCE := study report data cli results packing microcontroller deploy_runtime_amx \
 	deploy_artefact deploy_c deploy_float deploy_onnx deploy_qonnx deploy_tune
 WITHOUT_STUDY := $(foreach subject,$(ONCE),--ignore-glob='*/test_$(subject)*')
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*/*)
 
 .PHONY: help run test test-mcu bench bench-peers lint docs-figures clean
 

@@ -1,7 +1,7 @@
 /* The tiles of AMX-INT8 in plain C, as Intel's Software Developer's Manual describes them: palette
  * 1, 8 tiles of at most 16 rows of 64 bytes. What raises an exception there ends the process here.
  *
- * Included by csrc/tiles.h in place of the instructions. TILE_FAULT breaks one of them.
+ * Included by csrc/integer/tiles.h in place of the instructions. TILE_FAULT breaks one of them.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -28,7 +28,7 @@ from tests.unit.families import FAMILIES
 from tests.unit.sanitized import check_overflow, check_walk, compile_core, each_path, sanitized_core
 
 families = pytest.mark.parametrize("family", FAMILIES)
-GRAIN = 131_072  # of csrc/core.c: elements from which on a second thread is worth it
+GRAIN = 131_072  # of csrc/train/dispatch.c: elements from which on a second thread is worth it
 SIZES = [GRAIN - 1, 2 * GRAIN - 1, 2 * GRAIN, 2 * GRAIN + 1, 3 * GRAIN, 3 * GRAIN + 77, 500_003]
 
 

@@ -1,4 +1,4 @@
-"""The C core's functions and structures, as ctypes sees them (csrc/sudonet.h, integer.h)."""
+"""The C core's functions and structures for ctypes (csrc/sudonet.h, csrc/integer/program.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An integer network as steps of the C core (``sudo_step`` of csrc/integer.h).
+"""An integer network as steps of the C core (``sudo_step`` of csrc/integer/program.h).
 
 Between the steps channels lie last, so that the inputs of a window lie in one piece. What
 comes in and goes out has them first, and so has what a dense layer sees of an image: where

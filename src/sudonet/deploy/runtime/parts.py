@@ -1,4 +1,4 @@
-"""A layer of weights as the C core reads it (``sudo_part`` of csrc/integer.h).
+"""A layer of weights as the C core reads it (``sudo_part`` of csrc/integer/program.h).
 
 A part is a product of a matrix with windows of the input. A dense layer or a convolution is
 one part. A convolution with groups is several, one a group or a few; a transposed one has a
@@ -19,7 +19,7 @@ from sudonet.deploy.runtime.tables import BLOCK, Tables
 from sudonet.native import library
 
 PANEL, ROWS = 4, 256
-"""SUDO_PANEL and SUDO_ROWS of csrc/integer.h."""
+"""SUDO_PANEL and SUDO_ROWS of csrc/integer/program.h."""
 
 LINES, BYTES, NIBBLES = range(3)
 """``sudo_form``."""

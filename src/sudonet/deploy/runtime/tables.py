@@ -1,4 +1,4 @@
-"""Thresholds as the C core reads them (``sudo_after`` of csrc/integer.h)."""
+"""Thresholds as the C core reads them (``sudo_after`` of csrc/integer/program.h)."""
 
 from __future__ import annotations
 

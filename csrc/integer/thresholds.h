@@ -7,7 +7,7 @@
 #ifndef SUDO_INTEGER_CODES_H
 #define SUDO_INTEGER_CODES_H
 
-#include "integer_common.h"
+#include "integer/kernels.h"
 
 #include <immintrin.h>
 

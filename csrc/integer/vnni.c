@@ -1,9 +1,9 @@
 /* Integer networks with AVX512-VNNI: one instruction multiplies 64 bytes with 64 and adds up. */
-#include "target.h"
+#include "common/target.h"
 #if SUDO_X86
 #include <immintrin.h>
 SUDO_BEGIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma")
-#include "integer_vnni.h"
+#include "integer/vnni.h"
 
 #define TILE VNNI_ROWS
 #define SUDO_SUFFIX _vnni
@@ -12,6 +12,6 @@ SUDO_BEGIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma")
 #define clean_up(part, w) ((void)0)
 #define tile_rows(part, w) TILE
 
-#include "integer_run.inc.h"
+#include "integer/run.inc.h"
 SUDO_END_TARGET
 #endif

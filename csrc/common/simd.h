@@ -8,11 +8,11 @@
 #ifndef SUDO_SIMD_H
 #define SUDO_SIMD_H
 
+#include "common/target.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
-#define INLINE static inline __attribute__((always_inline, unused))
 
 #if defined(SUDO_AVX512)
 

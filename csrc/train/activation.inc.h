@@ -1,5 +1,5 @@
 /* Forward and backward of a unit over an array, for one instruction set. */
-#include "unit.h"
+#include "common/unit.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

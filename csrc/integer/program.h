@@ -7,7 +7,7 @@
 #define SUDO_INTEGER_H
 
 #include "sudonet.h"
-#include "target.h"
+#include "common/target.h"
 
 /* Whether the compiler knows AMX. */
 #if defined(__clang__)

@@ -1,6 +1,6 @@
-/* The exported functions: which path, how many threads, floating-point state. */
+/* The exported functions of units and of training: which path, how many threads, floating-point state. */
+#include "common/target.h"
 #include "sudonet.h"
-#include "target.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -22,18 +22,6 @@ DECLARE(_portable)
 DECLARE(_avx2)
 DECLARE(_avx512)
 #endif
-
-int32_t sudo_abi(void) { return SUDO_ABI; }
-
-int32_t sudo_supports(int32_t path) {
-#if SUDO_X86
-    if (path == SUDO_PATH_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (path == SUDO_PATH_AVX512)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#endif
-    return path == SUDO_PATH_PORTABLE;
-}
 
 /* Results too small for a normal number become 0; an input is taken as it is, because a
  * tiny x > 0 is above the threshold 0. The caller's state comes back afterwards. */

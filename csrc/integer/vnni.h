@@ -7,7 +7,7 @@
 #define SHORT_ROWS 6
 #define WIDE_ROWS 3
 #define store_some(out, bytes, n) _mm_mask_storeu_epi8(out, (__mmask16)((1 << (n)) - 1), bytes)
-#include "integer_codes.h"
+#include "integer/thresholds.h"
 
 #define LEAST_QUADS 64 /* windows of less are read as they are */
 #define EARLY 32       /* where to give up the search for zeros */

@@ -3,11 +3,11 @@
  * Its product of bytes adds pairs up in 16 bits, which saturate: `pairs` of a part says how many
  * of those surely fit. Where not even one does, bytes are widened first.
  */
-#include "target.h"
+#include "common/target.h"
 #if SUDO_X86
 #include <immintrin.h>
 SUDO_BEGIN_TARGET("avx2,fma")
-#include "integer_common.h"
+#include "integer/kernels.h"
 
 #define SHORT_ROWS 4
 #define WIDE_ROWS 2
@@ -17,7 +17,7 @@ static __attribute__((noinline)) void store_some(uint8_t *out, __m128i bytes, in
     _mm_storeu_si128((__m128i *)all, bytes);
     memcpy(out, all, (size_t)n);
 }
-#include "integer_codes.h"
+#include "integer/thresholds.h"
 
 #define TILE 4
 #define GROUP 4 /* pairs added up in 16 bits at a time, if they fit */
@@ -188,6 +188,6 @@ static void sums_of(const sudo_part *part, const windows *w, int32_t first, int3
     }
 }
 
-#include "integer_run.inc.h"
+#include "integer/run.inc.h"
 SUDO_END_TARGET
 #endif

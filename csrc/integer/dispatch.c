@@ -1,5 +1,5 @@
 /* The exported function of integer networks: which path, and how many examples at a time. */
-#include "integer.h"
+#include "integer/program.h"
 
 #if SUDO_AMX
 #include <cpuid.h>

@@ -2,11 +2,9 @@
 #ifndef SUDO_INTEGER_COMMON_H
 #define SUDO_INTEGER_COMMON_H
 
-#include "integer.h"
+#include "integer/program.h"
 
 #include <string.h>
-
-#define INLINE static inline __attribute__((always_inline, unused))
 
 /* Loops whose ends are known: what they index is then kept in registers. */
 #if defined(__clang__)

@@ -11,8 +11,8 @@
  * has the same form, a broadcast coefficient times a row of vectors, and shares one
  * register-tiled kernel (product.inc.h). The gradient goes straight into the optimiser.
  */
-#include "product.inc.h"
-#include "unit.h"
+#include "train/product.inc.h"
+#include "common/unit.h"
 
 INLINE void activate_as(sudo_unit u, int underlying, int rectified, float *y, float *d, int64_t n) {
     u.underlying = underlying;

@@ -3,7 +3,7 @@
  * A broadcast coefficient times a row of vectors, summed up over terms in a tile of
  * registers; or, for narrow matrices, sums along the lanes.
  */
-#include "simd.h"
+#include "common/simd.h"
 
 #define PANEL (W == 16 ? 7 : 4) /* vectors of a row in one tile */
 #define ROWS (W == 16 ? 4 : 3)  /* rows of a tile as wide as a panel: all registers but a few */

@@ -2,7 +2,7 @@
 #ifndef SUDO_UNIT_H
 #define SUDO_UNIT_H
 
-#include "simd.h"
+#include "common/simd.h"
 #include "sudonet.h"
 
 /* Thresholds up to which comparing with each costs less than a guess: one that has to work

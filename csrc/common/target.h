@@ -8,6 +8,8 @@
 #define SUDO_X86 0
 #endif
 
+#define INLINE static inline __attribute__((always_inline, unused))
+
 #define SUDO_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #include <immintrin.h>

@@ -1,5 +1,5 @@
 /* Integer networks in plain C. */
-#include "integer_common.h"
+#include "integer/kernels.h"
 
 #define TILE 4
 #define SUDO_SUFFIX _portable
@@ -28,4 +28,4 @@ static void codes_of(const sudo_after *after, int32_t first, int32_t outputs, co
         }
 }
 
-#include "integer_run.inc.h"
+#include "integer/run.inc.h"

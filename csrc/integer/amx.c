@@ -2,15 +2,15 @@
  * nibbles and all that comes after the sums are as with AVX512-VNNI.
  *
  * This has not run on a CPU with AMX yet. Tests run it with the instructions in plain C
- * (tests/amx_emulated.h), and before it is ever chosen it must agree with plain C where it is.
+ * (tests/deploy/amx_emulated.h), and before it is ever chosen it must agree with plain C where it is.
  */
-#include "integer.h"
+#include "integer/program.h"
 #if SUDO_AMX
 #include <immintrin.h>
 
-#include "tiles.h"
+#include "integer/tiles.h"
 SUDO_BEGIN_TARGET("amx-tile,amx-int8,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma")
-#include "integer_vnni.h"
+#include "integer/vnni.h"
 
 #define SIDE 16 /* rows of a tile, at most; a row is 64 bytes, 16 fours of terms or 16 sums */
 #define TILE (2 * SIDE)
@@ -133,7 +133,7 @@ static void sums_of(const sudo_part *part, const windows *w, int32_t first, int3
     if (flatter) shape(part, SIDE);
 }
 
-#include "integer_run.inc.h"
+#include "integer/run.inc.h"
 
 /* Products whose terms, rows and outputs end in every way, of the largest factors among others.
  * Any bytes are packed weights; here plain C reads them as they lie. */
