@@ -1,33 +1,41 @@
 /* The instructions of AMX-INT8 that integer networks use.
  *
- * SUDO_TILES may name a header that does the same in plain C: so tests run the rest of the path on
- * a CPU without AMX.
+ * SUDO_TILES may name a header that emulates them in plain C: with it, tests run the rest of the
+ * path on a CPU without AMX.
  */
 #ifndef SUDO_TILES_H
 #define SUDO_TILES_H
 
 #include <stdint.h>
 
-/* What LDTILECFG reads: how many rows and bytes in a row each of the 8 tiles has. */
+/* What LDTILECFG reads: the rows and the bytes in a row of each of the 8 tiles. */
 typedef struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t bytes[16];
     uint8_t rows[16];
-} tile_shapes;
-_Static_assert(sizeof(tile_shapes) == 64, "an operand of LDTILECFG");
+} tile_config;
+_Static_assert(sizeof(tile_config) == 64, "an operand of LDTILECFG");
 
 #if defined(SUDO_TILES)
 #include SUDO_TILES
 #else
 #include <immintrin.h>
-/* GCC's own do not say that they read memory: what is there must have been written before. */
-#define WRITTEN(at) __asm__ volatile("" : : "r"(at) : "memory")
-#define tiles_shape(shapes) (__extension__({ WRITTEN(shapes); _tile_loadconfig(shapes); }))
+/* GCC's intrinsics do not say that they read memory: a barrier makes it write before they do. */
+#define BARRIER(memory) __asm__ volatile("" : : "r"(memory) : "memory")
+#define tiles_configure(config)   \
+    (__extension__({              \
+        BARRIER(config);          \
+        _tile_loadconfig(config); \
+    }))
 #define tiles_release() _tile_release()
-#define tile_clear(number) _tile_zero(number)
-#define tile_read(number, from, stride) (__extension__({ WRITTEN(from); _tile_loadd(number, from, stride); }))
-#define tile_write(number, to, stride) _tile_stored(number, to, stride)
-/* sums += bytes without sign times bytes with one, four at a time */
+#define tile_zero(number) _tile_zero(number)
+#define tile_load(number, from, stride)    \
+    (__extension__({                       \
+        BARRIER(from);                     \
+        _tile_loadd(number, from, stride); \
+    }))
+#define tile_store(number, to, stride) _tile_stored(number, to, stride)
+/* sums += unsigned bytes times signed bytes, four products for each sum */
 #define tile_multiply(sums, bytes, weights) _tile_dpbusd(sums, bytes, weights)
 #endif
 

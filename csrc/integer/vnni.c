@@ -1,4 +1,4 @@
-/* Integer networks with AVX512-VNNI: one instruction multiplies 64 bytes with 64 and adds up. */
+/* Integer networks with AVX512-VNNI, which multiplies and adds 64 bytes in one instruction. */
 #include "common/target.h"
 #if SUDO_X86
 #include <immintrin.h>
@@ -7,9 +7,9 @@ SUDO_BEGIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma")
 
 #define TILE VNNI_ROWS
 #define SUDO_SUFFIX _vnni
-#define sums_of sums_by_vnni
-#define set_up find_zeros
-#define clean_up(part, w) ((void)0)
+#define tile_sums vnni_sums
+#define begin_product skip_zero_quads
+#define end_product(part, w) ((void)0)
 #define tile_rows(part, w) TILE
 
 #include "integer/run.inc.h"

@@ -1,36 +1,38 @@
-/* Forward and backward of a unit over an array, for one instruction set. */
+/* Forward and backward pass of a unit over an array, for one instruction set. */
 #include "common/unit.h"
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
+#define JOIN_EXPANDED(a, b) a##b
+#define JOIN(a, b) JOIN_EXPANDED(a, b)
 #define PATH_NAME(name) JOIN(name, SUDO_SUFFIX)
 
 /* The last, incomplete vector goes through a buffer of zeros. */
-INLINE V load_some(const float *p, int64_t n) {
+INLINE V load_partial(const float *p, int64_t n) {
     float buffer[W] = {0};
     memcpy(buffer, p, (size_t)n * sizeof(float));
     return v_load(buffer);
 }
 
-INLINE void store_some(float *p, V a, int64_t n) {
+INLINE void store_partial(float *p, V a, int64_t n) {
     float buffer[W];
     v_store(buffer, a);
     memcpy(p, buffer, (size_t)n * sizeof(float));
 }
 
-INLINE V forward_one(const sudo_unit *u, V x) {
-    if (u->count && u->count <= CHAIN) return v_select(m_nan(x), x, value_by_chain(u, x));
-    return unit_value(u, x, halves_for(u, x), CHAIN);
+INLINE V forward_vector(const sudo_unit *u, V x) {
+    if (u->count && u->count <= MAX_COMPARISONS)
+        return v_select(m_nan(x), x, value_by_comparison(u, x));
+    return unit_value(u, x, sigmoid_parts_at(u, x), MAX_COMPARISONS);
 }
 
-/* Where the slope is 0 nothing passes, not even infinity. */
-INLINE V backward_one(const sudo_unit *u, V grad, V x) {
-    const V d = slope_of_number(u, x, halves_for(u, x));
-    return v_select(m_nan(x), x, v_keep(m_gt(d, v_zero()), v_mul(grad, d)));
+/* Where the slope is 0 no gradient passes, not even infinity. */
+INLINE V backward_vector(const sudo_unit *u, V grad, V x) {
+    const V d = slope(u, x, sigmoid_parts_at(u, x));
+    return v_select(m_nan(x), x, v_mask(m_gt(d, v_zero()), v_mul(grad, d)));
 }
 
-/* A copy whose switches are constants lets the compiler take them out of the loop. */
-INLINE void forward_as(sudo_unit u, int underlying, int rectified, const float *x, float *y, int64_t n) {
+/* A copy of the unit with constant fields: the compiler hoists their branches out of the loop. */
+INLINE void forward_specialised(sudo_unit u, int underlying, int rectified, const float *x,
+                                float *y, int64_t n) {
     u.underlying = underlying;
     u.rectified = rectified;
     int64_t i = 0;
@@ -40,7 +42,7 @@ INLINE void forward_as(sudo_unit u, int underlying, int rectified, const float *
             const V a = v_load(x + i);
             v_store(y + i, v_select(m_nan(a), a, v_select(m_gt(a, t), high, low)));
         }
-    } else if (u.count && u.count <= CHAIN) {
+    } else if (u.count && u.count <= MAX_COMPARISONS) {
         for (; i + 2 * W <= n; i += 2 * W) {
             const V a = v_load(x + i), b = v_load(x + i + W);
             V p = v_set1(u.values[0]), q = p;
@@ -53,38 +55,47 @@ INLINE void forward_as(sudo_unit u, int underlying, int rectified, const float *
             v_store(y + i + W, v_select(m_nan(b), b, q));
         }
     }
-    for (; i + W <= n; i += W) v_store(y + i, forward_one(&u, v_load(x + i)));
-    if (i < n) store_some(y + i, forward_one(&u, load_some(x + i, n - i)), n - i);
+    for (; i + W <= n; i += W) v_store(y + i, forward_vector(&u, v_load(x + i)));
+    if (i < n) store_partial(y + i, forward_vector(&u, load_partial(x + i, n - i)), n - i);
 }
 
-INLINE void backward_as(sudo_unit u, int underlying, int rectified, const float *g, const float *x, float *out, int64_t n) {
+INLINE void backward_specialised(sudo_unit u, int underlying, int rectified, const float *g,
+                                 const float *x, float *out, int64_t n) {
     u.underlying = underlying;
     u.rectified = rectified;
     int64_t i = 0;
-    for (; i + W <= n; i += W) v_store(out + i, backward_one(&u, v_load(g + i), v_load(x + i)));
-    if (i < n) store_some(out + i, backward_one(&u, load_some(g + i, n - i), load_some(x + i, n - i)), n - i);
+    for (; i + W <= n; i += W) v_store(out + i, backward_vector(&u, v_load(g + i), v_load(x + i)));
+    if (i < n)
+        store_partial(out + i,
+                      backward_vector(&u, load_partial(g + i, n - i), load_partial(x + i, n - i)),
+                      n - i);
 }
 
-#define FOR_KIND(call)                             \
+#define SPECIALISE(call)                                \
     switch (unit->underlying * 2 + !!unit->rectified) { \
-    case 0: call(SUDO_TANH, 0);                    \
-    case 1: call(SUDO_TANH, 1);                    \
-    case 2: call(SUDO_SIGMOID, 0);                 \
-    case 4: call(SUDO_HARDTANH, 0);                \
-    case 5: call(SUDO_HARDTANH, 1);                \
-    case 6: call(SUDO_RELU6, 0);                   \
-    case 7: call(SUDO_RELU6, 1);                   \
-    default: break;                                \
+    case 0: call(SUDO_TANH, 0);                         \
+    case 1: call(SUDO_TANH, 1);                         \
+    case 2: call(SUDO_SIGMOID, 0);                      \
+    case 4: call(SUDO_HARDTANH, 0);                     \
+    case 5: call(SUDO_HARDTANH, 1);                     \
+    case 6: call(SUDO_RELU6, 0);                        \
+    case 7: call(SUDO_RELU6, 1);                        \
+    default: break;                                     \
     }
 
 void PATH_NAME(sudo_forward)(const sudo_unit *unit, const float *x, float *y, int64_t n) {
-#define CALL(kind, rectified) forward_as(*unit, kind, rectified, x, y, n); break
-    FOR_KIND(CALL)
-#undef CALL
+#define CASE(kind, rectified)                             \
+    forward_specialised(*unit, kind, rectified, x, y, n); \
+    break
+    SPECIALISE(CASE)
+#undef CASE
 }
 
-void PATH_NAME(sudo_backward)(const sudo_unit *unit, const float *grad, const float *x, float *out, int64_t n) {
-#define CALL(kind, rectified) backward_as(*unit, kind, rectified, grad, x, out, n); break
-    FOR_KIND(CALL)
-#undef CALL
+void PATH_NAME(sudo_backward)(const sudo_unit *unit, const float *grad, const float *x, float *out,
+                              int64_t n) {
+#define CASE(kind, rectified)                                      \
+    backward_specialised(*unit, kind, rectified, grad, x, out, n); \
+    break
+    SPECIALISE(CASE)
+#undef CASE
 }

@@ -443,11 +443,11 @@ class Stack:
             "lanes": lanes,
             "diverged": -1,
             "rate": 0.01,
-            "first": 0.9,
-            "second": 0.999,
+            "beta1": 0.9,
+            "beta2": 0.999,
             "epsilon": 1e-8,
-            "first_power": 1,
-            "second_power": 1,
+            "beta1_power": 1,
+            "beta2_power": 1,
             **settings,
         }
         self.memory = [
