@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SUDO_ABI 4
+#define SUDO_ABI 5
 
 #if defined(_WIN32)
 #define SUDO_EXPORT __declspec(dllexport)
@@ -43,6 +43,16 @@ typedef struct {
 enum sudo_path { SUDO_PATH_PORTABLE = 0, SUDO_PATH_AVX2 = 1, SUDO_PATH_AVX512 = 2 };
 
 SUDO_EXPORT int32_t sudo_abi(void);
+
+/* Where a structure has a field, and its bytes. An empty field stands for the structure itself. */
+typedef struct {
+    const char *structure, *field;
+    int32_t offset, size;
+} sudo_layout;
+
+/* All fields of all structures of the interface; the last entry is NULL. */
+SUDO_EXPORT const sudo_layout *sudo_layouts(void);
+
 /* Whether this CPU runs the path. */
 SUDO_EXPORT int32_t sudo_supports(int32_t path);
 

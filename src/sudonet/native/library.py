@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 4
+ABI = 5
 PATHS = {"portable": 0, "avx2": 1, "avx512": 2}
 """Instruction sets, slowest first."""
 
@@ -151,8 +151,26 @@ class Call(ctypes.Structure):
     ]
 
 
+STRUCTURES: tuple[type[ctypes.Structure], ...] = (
+    *(Unit, Network),
+    *(Epilogue, Axis, Part, Step, Program, Call),
+)
+"""All structures of the interface. In C, ``Unit`` is called ``sudo_unit``, and so on."""
+
+
+class _Layout(ctypes.Structure):
+    """``sudo_layout``: where a structure has a field, and its bytes."""
+
+    _fields_ = [
+        ("structure", ctypes.c_char_p),
+        ("field", ctypes.c_char_p),
+        *_numbers("offset", "size"),
+    ]
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sudo_abi": (_int32, []),
+    "sudo_layouts": (ctypes.POINTER(_Layout), []),
     "sudo_supports": (_int32, [_int32]),
     "sudo_forward": (None, [_int32, _pointer, _pointer, _pointer, _int64, _int32]),
     "sudo_backward": (None, [_int32, *[_pointer] * 4, _int64, _int32]),
@@ -224,6 +242,10 @@ def load(file: Path, choice: str) -> Core:
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         raise CoreError(f"{file.name} cannot be loaded: {error}") from error
+    if difference := _layout_difference(functions):
+        raise CoreError(
+            f"{file.name} does not fit this version: {difference}: install sudonet again"
+        )
     runs = [name for name, number in PATHS.items() if functions.sudo_supports(number)]
     amx = choice in ("auto", "amx") and bool(functions.sudo_integer_amx())
     if choice == "auto" or amx:
@@ -231,6 +253,33 @@ def load(file: Path, choice: str) -> Core:
     if choice not in runs:
         raise CoreError(f"this CPU cannot run {choice}, only {', '.join(runs)}")
     return Core(functions, choice)
+
+
+def _layout_difference(functions: ctypes.CDLL) -> str | None:
+    """The first field that C and Python lay out differently, in words; None if there is none."""
+    compiled: dict[str, dict[str, tuple[int, int]]] = {}
+    for entry in functions.sudo_layouts():
+        if entry.structure is None:
+            break
+        fields = compiled.setdefault(entry.structure.decode(), {})
+        fields[entry.field.decode()] = entry.offset, entry.size
+    for structure in STRUCTURES:
+        name = f"sudo_{structure.__name__.lower()}"
+        names = [field[0] for field in structure._fields_]
+        descriptors = [getattr(structure, field) for field in names]
+        ours = {field: (d.offset, d.size) for field, d in zip(names, descriptors, strict=True)}
+        ours[""] = 0, ctypes.sizeof(structure)
+        theirs = compiled.get(name, {})
+        for field in ours | theirs:
+            if ours.get(field) != theirs.get(field):
+                subject = f"field {field} of {name}" if field else name
+                found, wanted = _in_words(theirs.get(field)), _in_words(ours.get(field))
+                return f"{subject} is {found} in the core and {wanted} in Python"
+    return None
+
+
+def _in_words(layout: tuple[int, int] | None) -> str:
+    return "missing" if layout is None else f"{layout[1]} bytes at offset {layout[0]}"
 
 
 def smooth_unit(name: str) -> Unit:
