@@ -12,7 +12,9 @@ PIP := $(BIN)/python -m pip install --constraint constraints.txt
 ONCE := study report data cli results packing microcontroller deploy_runtime_amx \
 	deploy_artefact deploy_c deploy_float deploy_onnx deploy_qonnx deploy_tune
 WITHOUT_STUDY := $(foreach subject,$(ONCE),--ignore-glob='*/test_$(subject)*')
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*)
+C_SOURCES := $(wildcard csrc/*.h csrc/*/*) tests/deploy/amx_emulated.h \
+	$(wildcard tests/deploy/microcontrollers/*.[ch] benchmarks/*.c)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*/*)
 
 .PHONY: help run test test-mcu bench bench-peers lint docs-figures clean
 
@@ -40,6 +42,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 
 docs-figures: .venv/installed-dev
 	.ci/browser

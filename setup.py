@@ -4,8 +4,8 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
-headers = sorted(str(path) for path in Path("csrc").glob("*.h"))
+sources = sorted(str(path) for path in Path("csrc").rglob("*.c"))
+headers = sorted(str(path) for path in Path("csrc").rglob("*.h"))
 
 setup(
     ext_modules=[
@@ -13,6 +13,7 @@ setup(
             "sudonet.native._core",
             sources=sources,
             depends=headers,
+            include_dirs=["csrc"],
             optional=True,
             # -O2 does not vectorise; contraction would change what is rounded.
             extra_compile_args=[

@@ -1,7 +1,7 @@
-"""Integer networks in the C core, path by path, and how near they come to what the core could do.
+"""Integer networks in the C core, path by path, and how close they come to the bounds of the CPU.
 
-The bound of a single example is the time to read its weights once, from the cache where they lie;
-that of a batch, the time of its products if nothing else took any.
+The bound of a single example is the time to read its weights once from the cache that holds them;
+that of a batch is the time of its products alone.
 """
 
 from __future__ import annotations

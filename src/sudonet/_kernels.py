@@ -1,11 +1,10 @@
 """The staircase and its derivative: in the C core, or in ordinary PyTorch operations.
 
-float32 tensors on the CPU go to the C core where there is one. Without it the work
-goes block by block through scratch buffers that stay in
-cache: an arithmetic guess of the code, which is right nearly everywhere, then the
-comparison with the thresholds for the few inputs that lie too close to one for
-the guess to be trusted. The result equals :class:`~sudonet.staircase.Staircase`
-in every bit. Other devices, and small tensors, look thresholds and values up.
+float32 tensors on the CPU go to the C core where there is one. Without it, large tensors are
+processed block by block, in scratch buffers that stay in cache: a formula estimates the code, and
+the few inputs that are too close to a threshold for the estimate are compared with the thresholds.
+The result equals :class:`~sudonet.staircase.Staircase` in every bit. Other devices, and small
+tensors, look thresholds and values up.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sudonet.native.library import UNDERLYING, Core, Unit
 from sudonet.staircase import Staircase
 
 BLOCK = 32_768
-"""Elements of a block and thread: three float32 buffers of it stay in L2."""
+"""Elements of a block for each thread: three float32 buffers of it stay in L2."""
 
 SMALL = 4096
 """Elements up to which a look-up costs less than the calls that a block needs."""
@@ -39,10 +38,10 @@ def forward(x: Tensor, unit: Staircase) -> Tensor:
     if x.dtype is torch.float32 and (core := _core_for(x)):
         out = torch.empty_like(x)
         x = _laid_out_like(out, x)
-        place, _kept = native_unit(unit)  # until C is done with it
+        address, _kept = native_unit(unit)  # until C is done with it
         threads = torch.get_num_threads()
         core.functions.sudo_forward(
-            core.path_number, place, x.data_ptr(), out.data_ptr(), x.numel(), threads
+            core.path_number, address, x.data_ptr(), out.data_ptr(), x.numel(), threads
         )
         return out
     if x.dtype not in _NUMPY:
@@ -51,7 +50,7 @@ def forward(x: Tensor, unit: Staircase) -> Tensor:
         return _looked_up(x, unit)
     out = torch.empty_like(x)
     flat_out, flat_x = _flat(out, x)
-    _guess_and_settle(flat_x, flat_out, unit)
+    _estimate_and_correct(flat_x, flat_out, unit)
     return out
 
 
@@ -60,10 +59,10 @@ def backward(grad: Tensor, x: Tensor, unit: Staircase) -> Tensor:
     if x.dtype is grad.dtype is torch.float32 and (core := _core_for(x)):
         out = torch.empty_like(x)
         x, grad = _laid_out_like(out, x), _laid_out_like(out, grad)
-        place, _kept = native_unit(unit)
+        address, _kept = native_unit(unit)
         core.functions.sudo_backward(
             core.path_number,
-            place,
+            address,
             grad.data_ptr(),
             x.data_ptr(),
             out.data_ptr(),
@@ -128,7 +127,7 @@ def native_unit(unit: Staircase) -> tuple[int, Unit]:
     thresholds, values = unit.narrowed(np.float32)
     stretch, scale, offset = _position(unit)
     centre, span = _centre(unit)
-    doubt = _doubt(unit, np.dtype(np.float32))
+    tolerance = _tolerance(unit, np.dtype(np.float32))
     structure = Unit(
         underlying=UNDERLYING[unit.underlying],
         rectified=unit.rectified,
@@ -138,9 +137,9 @@ def native_unit(unit: Staircase) -> tuple[int, Unit]:
         stretch=stretch,
         scale=scale,
         offset=offset,
-        low=0.5,  # the middle of the first and of the last plateau: never in doubt
+        low=0.5,  # the middle of the first and of the last plateau: always certain
         high=unit.levels - 0.5,
-        doubt=doubt,
+        tolerance=tolerance,
         centre=centre,
         factor=6 if unit.underlying == "relu6" else 1,
         span=span,
@@ -156,15 +155,15 @@ def _laid_out_like(out: Tensor, t: Tensor) -> Tensor:
 
 
 def _flat(out: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """One-dimensional views in the order in which ``out`` lies in memory."""
+    """One-dimensional views in the order of ``out`` in memory."""
     alike = [_laid_out_like(out, t) for t in inputs]
     return [t.as_strided((out.numel(),), (1,)) for t in (out, *alike)]
 
 
-def _doubt(unit: Staircase, dtype: np.dtype[np.floating[Any]]) -> float:
-    """How near to a threshold, in plateaus, a guess is not trusted.
+def _tolerance(unit: Staircase, dtype: np.dtype[np.floating[Any]]) -> float:
+    """How close to a threshold, in plateaus, an estimate is uncertain.
 
-    It is off by some units in the last place of ``levels``; 16 is ample.
+    Its error is a few units in the last place of ``levels``; 16 is ample.
     """
     return 16 * unit.levels * float(np.finfo(dtype).eps)
 
@@ -180,13 +179,13 @@ def _blocks(x: Tensor, buffers: int) -> list[tuple[int, int, list[Tensor]]]:
     ]
 
 
-def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
+def _estimate_and_correct(x: Tensor, out: Tensor, unit: Staircase) -> None:
     levels, dtype = unit.levels, x.dtype
     numpy_dtype = _NUMPY[dtype]
     thresholds, values = unit.narrowed(numpy_dtype)
     stretch, scale, offset = _position(unit)
     constant = torch.tensor(offset, dtype=dtype)
-    doubt = _doubt(unit, numpy_dtype)
+    tolerance = _tolerance(unit, numpy_dtype)
     centre, half_span = _centre(unit)
     x_numpy, out_numpy = x.numpy(), out.numpy()
     for begin, end, (position, distance) in _blocks(x, 2):
@@ -196,7 +195,7 @@ def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
         else:
             torch.add(constant, x[begin:end], alpha=scale, out=position)
         # Plateau k of 1..L is the half-open interval (k-1, k] of positions. Saturated
-        # inputs go to the middle of the first or the last one, where there is no doubt.
+        # inputs go to the middle of the first or the last one, where the estimate is certain.
         position.clamp_(0.5, levels - 0.5)
         torch.ceil(position, out=distance)
         code = out[begin:end].copy_(distance)
@@ -207,13 +206,13 @@ def _guess_and_settle(x: Tensor, out: Tensor, unit: Staircase) -> None:
         code.div_(half_span)
         if unit.rectified:
             code.clamp_(min=0)
-        doubtful = np.flatnonzero(distance.numpy() > 0.5 - doubt) + begin
-        if doubtful.size:
-            out_numpy[doubtful] = values[np.searchsorted(thresholds, x_numpy[doubtful])]
+        uncertain = np.flatnonzero(distance.numpy() > 0.5 - tolerance) + begin
+        if uncertain.size:
+            out_numpy[uncertain] = values[np.searchsorted(thresholds, x_numpy[uncertain])]
 
 
 def _position(unit: Staircase) -> tuple[float, float, float]:
-    """(stretch, scale, offset): where x lies on the plateaus, from 0 to ``levels``.
+    """(stretch, scale, offset): the position of x on the plateaus, from 0 to ``levels``.
 
     The position is scale * f + offset, with f = sigmoid(stretch * x), or x itself
     where stretch is 0. tanh is a stretched sigmoid, (tanh x + 1) / 2 = sigmoid(2x),
@@ -233,8 +232,8 @@ def _position(unit: Staircase) -> tuple[float, float, float]:
 def _centre(unit: Staircase) -> tuple[float, float]:
     """(c, s) with value = (k - c) / s for plateau k of 1..L; both are exact in float32.
 
-    A quotient of two exact numbers, rounded once, is the float64 quotient rounded
-    once: so these are the narrowed values of the staircase and not near them.
+    A quotient of two exact numbers is rounded once, like the float64 quotient: so these are
+    exactly the narrowed values of the staircase.
     """
     levels = unit.levels
     if unit.underlying in ("tanh", "hardtanh") and unit.placement != "full":

@@ -8,6 +8,7 @@ import sudonet
 from sudonet import cli, native
 from sudonet.cli._choices import PICTURES
 from sudonet.native import cpu
+from sudonet.native.library import Core
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -99,8 +100,21 @@ def test_doctor_reads_cpu_features(monkeypatch, tmp_path):
     monkeypatch.setattr(cpu, "INFO", info)
     info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx_vnni\n")
     assert "AVX2 yes, AVX512 no, VNNI yes, AMX no;" in line(run("doctor").stdout, "CPU")
+    info.write_text("flags\t\t: avx2 avx512f avx512_vnni amx_tile amx_int8\n")
+    assert "AVX512 yes, VNNI yes, AMX yes (experimental);" in line(run("doctor").stdout, "CPU")
     info.unlink()
     assert line(run("doctor").stdout, "CPU").startswith("torch uses")
+
+
+def test_doctor_says_that_amx_is_experimental(monkeypatch, tmp_path):
+    (tmp_path / "_core.so").touch()
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    for amx, words in ((True, ", integer networks with amx (experimental))"), (False, ")")):
+        core = Core(None, "avx512", amx)
+        monkeypatch.setattr(native, "load", lambda file, choice, core=core: core)
+        found = line(run("doctor").stdout, "C core")
+        assert found.startswith("in use: avx512 (_core.so on ")
+        assert found.endswith(f"chosen for this CPU{words}")
 
 
 def test_doctor_reports_settings_that_cannot_work(monkeypatch, tmp_path):

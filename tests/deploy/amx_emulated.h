@@ -1,7 +1,7 @@
-/* The tiles of AMX-INT8 in plain C, as Intel's Software Developer's Manual describes them: palette
- * 1, 8 tiles of at most 16 rows of 64 bytes. What raises an exception there ends the process here.
+/* Emulates the tiles of AMX-INT8 in plain C, after Intel's Software Developer's Manual: palette 1,
+ * 8 tiles of at most 16 rows of 64 bytes. Where the CPU raises an exception, the process ends.
  *
- * Included by csrc/tiles.h in place of the instructions. TILE_FAULT breaks one of them.
+ * Included by csrc/integer/tiles.h in place of the instructions. TILE_FAULT breaks one of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,13 @@
 #ifndef TILE_FAULT
 #define TILE_FAULT 0
 #endif
-enum { SIGNED_INPUTS = 1, LOST_CARRIES = 2, LOST_LAST_ROW = 3, SATURATED_PAIRS = 4, WRONG_STRIDE = 5 };
+enum {
+    SIGNED_INPUTS = 1,
+    LOST_CARRIES = 2,
+    LOST_LAST_ROW = 3,
+    SATURATED_PAIRS = 4,
+    WRONG_STRIDE = 5
+};
 
 typedef struct {
     int in_use;
@@ -21,7 +27,7 @@ typedef struct {
 
 static _Thread_local tile_state tiles;
 
-static void must(int holds, const char *what) {
+static void require(int holds, const char *what) {
     if (holds) return;
     fprintf(stderr, "AMX would raise an exception: %s\n", what);
     abort();
@@ -33,47 +39,49 @@ static void tiles_release(void) {
     tiles.products = products;
 }
 
-static void tiles_shape(const tile_shapes *shapes) {
+static void tiles_configure(const tile_config *config) {
     uint8_t raw[64];
-    memcpy(raw, shapes, sizeof raw);
+    memcpy(raw, config, sizeof raw);
     tiles_release();
     if (raw[0] == 0) return;
-    must(raw[0] == 1, "palette");
-    for (int i = 2; i < 16; i++) must(raw[i] == 0, "reserved bytes of the shapes");
+    require(raw[0] == 1, "the palette is not 1");
+    for (int i = 2; i < 16; i++)
+        require(raw[i] == 0, "reserved bytes of the configuration are not 0");
     for (int i = 0; i < 16; i++) {
         const int bytes = raw[16 + 2 * i] | raw[17 + 2 * i] << 8, rows = raw[48 + i];
-        must(i < 8 ? bytes <= 64 && rows <= 16 : !bytes && !rows, "a tile that is too large");
-        must(!bytes == !rows, "a tile with bytes or rows alone");
+        require(i < 8 ? bytes <= 64 && rows <= 16 : !bytes && !rows, "a tile that is too large");
+        require(!bytes == !rows, "a tile with only bytes or only rows");
         if (i < 8) tiles.bytes[i] = bytes, tiles.rows[i] = rows;
     }
-    must(raw[1] == 0, "a first row that is not 0 never comes up here");
+    require(raw[1] == 0, "the start row is not 0, which the core never sets");
     tiles.in_use = 1;
 }
 
 static void check(int number) {
-    must(tiles.in_use, "no shapes are set");
-    must(tiles.rows[number] > 0, "a tile without a shape");
+    require(tiles.in_use, "the tiles are not configured");
+    require(tiles.rows[number] > 0, "a tile that is not configured");
 }
 
-static void tile_clear(int number) {
+static void tile_zero(int number) {
     check(number);
     memset(tiles.data[number], 0, sizeof tiles.data[number]);
 }
 
-static void tile_read(int number, const void *from, int64_t stride) {
-    tile_clear(number); /* what is beyond its rows and bytes becomes 0 */
+static void tile_load(int number, const void *from, int64_t stride) {
+    tile_zero(number); /* the rest of the tile becomes 0 */
     if (TILE_FAULT == WRONG_STRIDE && stride > 64) stride = 64;
     for (int64_t i = 0; i < tiles.rows[number]; i++)
-        memcpy(tiles.data[number][i], (const uint8_t *)from + i * stride, (size_t)tiles.bytes[number]);
+        memcpy(tiles.data[number][i], (const uint8_t *)from + i * stride,
+               (size_t)tiles.bytes[number]);
 }
 
-static void tile_write(int number, void *to, int64_t stride) {
+static void tile_store(int number, void *to, int64_t stride) {
     check(number);
     for (int64_t i = 0; i < tiles.rows[number] - (TILE_FAULT == LOST_LAST_ROW); i++)
         memcpy((uint8_t *)to + i * stride, tiles.data[number][i], (size_t)tiles.bytes[number]);
 }
 
-static int32_t four_products(uint32_t sum, const uint8_t *bytes, const uint8_t *weights) {
+static int32_t add_quad(uint32_t sum, const uint8_t *bytes, const uint8_t *weights) {
     int32_t pair = 0;
     for (int i = 0; i < 4; i++) {
         const int32_t input = TILE_FAULT == SIGNED_INPUTS ? (int8_t)bytes[i] : bytes[i];
@@ -88,17 +96,20 @@ static int32_t four_products(uint32_t sum, const uint8_t *bytes, const uint8_t *
 
 static void tile_multiply(int sums, int bytes, int weights) {
     check(sums), check(bytes), check(weights);
-    must(sums != bytes && sums != weights && bytes != weights, "the same tile twice");
-    must(tiles.bytes[sums] % 4 == 0 && tiles.bytes[bytes] % 4 == 0 && tiles.bytes[weights] % 4 == 0, "bytes that are no fours");
-    must(tiles.bytes[sums] == tiles.bytes[weights], "sums and weights have unlike columns");
-    must(tiles.rows[sums] == tiles.rows[bytes], "sums and inputs have unlike rows");
-    must(tiles.bytes[bytes] / 4 == tiles.rows[weights], "inputs and weights have unlike terms");
+    require(sums != bytes && sums != weights && bytes != weights, "a tile is used twice");
+    require(tiles.bytes[sums] % 4 == 0 && tiles.bytes[bytes] % 4 == 0 &&
+                tiles.bytes[weights] % 4 == 0,
+            "the bytes of a row are no multiple of 4");
+    require(tiles.bytes[sums] == tiles.bytes[weights], "sums and weights differ in columns");
+    require(tiles.rows[sums] == tiles.rows[bytes], "sums and inputs differ in rows");
+    require(tiles.bytes[bytes] / 4 == tiles.rows[weights], "inputs and weights differ in terms");
     for (int m = 0; m < tiles.rows[sums]; m++)
         for (int n = 0; n < tiles.bytes[sums] / 4; n++) {
             int32_t sum;
             memcpy(&sum, tiles.data[sums][m] + 4 * n, 4);
             for (int k = 0; k < tiles.rows[weights]; k++)
-                sum = four_products((uint32_t)sum, tiles.data[bytes][m] + 4 * k, tiles.data[weights][k] + 4 * n);
+                sum = add_quad((uint32_t)sum, tiles.data[bytes][m] + 4 * k,
+                               tiles.data[weights][k] + 4 * n);
             memcpy(tiles.data[sums][m] + 4 * n, &sum, 4);
         }
     tiles.products++;

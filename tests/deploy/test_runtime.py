@@ -14,7 +14,7 @@ from sudonet import RSUDO, SUDO, Staircase, deploy, native
 from sudonet.deploy import Grid
 from sudonet.deploy.layers import ChannelThresholds
 from sudonet.deploy.runtime import Program
-from sudonet.deploy.runtime.guesses import guess
+from sudonet.deploy.runtime.estimates import estimate
 from sudonet.native import library
 from tests.deploy.runtime_networks import (
     FEW,
@@ -121,7 +121,7 @@ def test_sums_of_the_largest_products(core, largest):
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 @pytest.mark.parametrize("outputs", [3, 16, 30, 48, 64, 70, 90, 100, 128, 150, 200])
 def test_inputs_with_many_zeros(core, outputs, weights):
-    """Fours of inputs that are all 0 may be left out, in single examples and in several."""
+    """Quads of zeros may be skipped, in single examples and in several."""
     random = np.random.default_rng(outputs)
     for terms in (255, 256, 257, 1_023, 1_100, 4_200) if outputs == 100 else (257, 784):
         network = deploy.compile(stack((terms, outputs, 10), SUDO(16)), weights, inputs=PIXELS)
@@ -164,7 +164,9 @@ def test_the_code_at_every_threshold_of_every_unit(core, family, slope):
         slopes, constants = slope * random.uniform(0.3, 3, (21, 1)), random.normal(0, 1, (21, 1))
         table = np.floor((unit.thresholds - constants) / slopes).clip(grid.low - 1, grid.high)
         after = ChannelThresholds(unit, table.astype(np.int32))
-        assert guess(unit.thresholds, table.astype(np.int64), np.full((21, 1), 2**25)) is not None
+        assert (
+            estimate(unit.thresholds, table.astype(np.int64), np.full((21, 1), 2**25)) is not None
+        )
         network = dense(np.ones((21, 1), np.int8), after, grid)
         x = np.add.outer(np.unique(table), [-20, -3, -1, 0, 1, 2, 5, 19]).ravel()
         x = np.append(x.clip(grid.low, grid.high), [grid.low, grid.high]).astype(np.int32)

@@ -36,14 +36,21 @@ from tests.deploy.runtime_networks import (
     some_inputs,
     stack,
 )
-from tests.unit.sanitized import FLAGS, Watched, check_walk, compile_core, extension
+from tests.unit.sanitized import (
+    FLAGS,
+    Watched,
+    check_walk,
+    compile_core,
+    compile_flags,
+    object_name,
+)
 
 pytestmark = pytest.mark.slow
 
-EMULATED = f'-DSUDO_TILES="{ROOT / "tests" / "amx_emulated.h"}"'
+EMULATED = f'-DSUDO_TILES="{ROOT / "tests" / "deploy" / "amx_emulated.h"}"'
 FAULTS = ["signed inputs", "lost carries", "a lost last row", "saturated pairs", "a wrong stride"]
 BATCHES = (1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 256)
-LEAST = 8  # of csrc/integer_amx.c: windows from which on tiles are used
+LEAST = 8  # of csrc/integer/amx.c: windows from which on tiles are used
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +80,9 @@ class Build:
         """The core with some of its files compiled anew, with these flags."""
         objects = {path.name: path for path in self.objects}
         for source in sources:
-            made = folder / f"{source}.o"
-            given = [*extension().extra_compile_args, "-fPIC", "-O1", EMULATED, *flags]
-            file = ROOT / "csrc" / f"{source}.c"
+            made = folder / object_name(source)
+            given = [*compile_flags(), "-O1", EMULATED, *flags]
+            file = ROOT / "csrc" / source
             subprocess.run([self.compiler, *given, "-c", file, "-o", made], check=True)
             assert made.name in objects
             objects[made.name] = made
@@ -254,14 +261,15 @@ def test_the_path_says_amx(built, monkeypatch):
         native.core.cache_clear()
         try:
             assert program(network).path == path
-            assert ("integer networks with amx" in native.status().reason) == (path == "amx")
+            experimental = "integer networks with amx (experimental)" in native.status().reason
+            assert experimental == (path == "amx")
         finally:
             native.core.cache_clear()
 
 
 @pytest.mark.parametrize("fault", range(1, 1 + len(FAULTS)), ids=FAULTS)
 def test_tiles_that_do_not_agree_with_plain_c_are_not_used(built, tmp_path, fault):
-    file = built.again(tmp_path, ["integer_amx"], f"-DTILE_FAULT={fault}")
+    file = built.again(tmp_path, ["integer/amx.c"], f"-DTILE_FAULT={fault}")
     with pytest.raises(library.CoreError, match="cannot run amx, only portable, avx2, avx512"):
         library.load(file, "amx")
     core = library.load(file, "auto")
@@ -282,8 +290,8 @@ def test_the_instructions_compile_without_a_warning(tmp_path, name):
     if found is None or not knows_amx(found):
         pytest.skip(f"there is no {name} that knows AMX")
     assembly = tmp_path / "amx.s"
-    flags = [*extension().extra_compile_args, "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    source = ROOT / "csrc" / "integer_amx.c"
+    flags = [*compile_flags(), "-Wall", "-Wextra", "-Werror"]
+    source = ROOT / "csrc" / "integer" / "amx.c"
     subprocess.run([found, *flags, "-S", source, "-o", assembly], check=True)
     text = assembly.read_text()
     for instruction in ("ldtilecfg", "tileloadd", "tilestored", "tilezero", "tilerelease"):
@@ -294,12 +302,12 @@ def test_the_instructions_compile_without_a_warning(tmp_path, name):
     assert products == {tuple(f"%tmm{n}" for n in three) for three in wanted}
 
 
-@pytest.mark.parametrize("name", ["integer.c", "integer_amx.c"])
+@pytest.mark.parametrize("name", ["dispatch.c", "amx.c"])
 def test_other_processors_see_nothing_of_it(c_compiler, name):
     if c_compiler is None:
         pytest.skip("there is no C compiler: neither CC nor cc runs")
-    command = [c_compiler, "-E", "-P", "-ffreestanding", "-U__x86_64__"]
-    source = ROOT / "csrc" / name
+    command = [c_compiler, *compile_flags(), "-E", "-P", "-ffreestanding", "-U__x86_64__"]
+    source = ROOT / "csrc" / "integer" / name
     text = subprocess.check_output([*command, source], text=True)
     assert "sudo_integer_run" in text  # declared for every processor
     for word in ("tile", "xgetbv", "cpuid", "arch_prctl"):
@@ -327,7 +335,7 @@ def test_sanitizers_find_nothing(compiler, built, tmp_path):
     asan = Path(said.strip())
     if not asan.is_absolute():
         pytest.skip(f"{compiler} has no libasan.so")
-    file = built.again(tmp_path, ["integer", "integer_amx"], *FLAGS)
+    file = built.again(tmp_path, ["integer/dispatch.c", "integer/amx.c"], *FLAGS)
     walked = Watched(file, asan).run(__name__, "walk")
     check_walk(walked)
     assert "amx done" in walked.stdout

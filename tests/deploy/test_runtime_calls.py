@@ -139,7 +139,7 @@ def overrun(file):
     network = deploy.compile(stack((8, 4, 3), SUDO(16)), inputs=PIXELS)
     made = Program(network, library.load(Path(file), "portable"))
     x, out = np.zeros((2, 8), np.uint8), np.empty((1, 3), np.int64)
-    call = made._call(x, out, made._space(2))
+    call = made._call(x, out, made._scratch(2))
     made._core.functions.sudo_integer_run(ctypes.addressof(call))
 
 

@@ -32,13 +32,28 @@ def extension() -> Any:
     return found
 
 
+def compile_flags() -> list[str]:
+    """The compiler's options for a file of the core."""
+    built = extension()
+    return [
+        "-fPIC",
+        *(f"-I{ROOT / folder}" for folder in built.include_dirs),
+        *built.extra_compile_args,
+    ]
+
+
+def object_name(source: str | Path) -> str:
+    """A file of the core as an object; files of two folders may share a name."""
+    return "_".join(Path(source).with_suffix(".o").parts[-2:])
+
+
 def compile_core(compiler: str, folder: Path, *flags: str) -> tuple[list[Path], list[str]]:
     """Object files of the core, two compilers at a time, and what they are linked with."""
-    built = extension()
+    built, common = extension(), compile_flags()
 
     def one(source: str) -> Path:
-        target = folder / f"{Path(source).stem}.o"
-        command = [compiler, "-fPIC", *built.extra_compile_args, *flags, "-c", source, "-o", target]
+        target = folder / object_name(source)
+        command = [compiler, *common, *flags, "-c", source, "-o", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return target

@@ -28,7 +28,7 @@ from tests.unit.families import FAMILIES
 from tests.unit.sanitized import check_overflow, check_walk, compile_core, each_path, sanitized_core
 
 families = pytest.mark.parametrize("family", FAMILIES)
-GRAIN = 131_072  # of csrc/core.c: elements from which on a second thread is worth it
+GRAIN = 131_072  # of csrc/train/dispatch.c: elements from which on a second thread is worth it
 SIZES = [GRAIN - 1, 2 * GRAIN - 1, 2 * GRAIN, 2 * GRAIN + 1, 3 * GRAIN, 3 * GRAIN + 77, 500_003]
 
 
@@ -334,9 +334,9 @@ def compiler(c_compiler):
     return c_compiler
 
 
-def compile_library(compiler, file, text):
+def compile_library(compiler, file, text, *more):
     file.with_suffix(".c").write_text(text)
-    command = [compiler, "-shared", "-fPIC", "-o", file, file.with_suffix(".c")]
+    command = [compiler, "-shared", "-fPIC", "-o", file, file.with_suffix(".c"), *more]
     subprocess.run(command, check=True)
 
 
@@ -385,18 +385,34 @@ def test_a_library_of_another_version(folder, compiler, complete):
     check_that_torch_does_the_work(f"_core.so has {needed}")
 
 
-def test_a_path_that_the_cpu_lacks(folder, compiler, monkeypatch):
+def compile_stub_of_this_version(compiler, folder, sources=ROOT / "csrc"):
+    """A core that has the layouts of these sources, and nothing else."""
     text = (
         f"int sudo_abi(void) {{ return {library.ABI}; }}\n"
         "int sudo_supports(int path) { return path == 0; }\n"
     )
-    compile_library(
-        compiler, folder / "_core.so", text + stubs(without=["sudo_abi", "sudo_supports"])
-    )
+    text += stubs(without=["sudo_abi", "sudo_supports", "sudo_layouts"])
+    layouts = [f"-I{sources}", sources / "common" / "layout.c"]
+    compile_library(compiler, folder / "_core.so", text, *layouts)
+
+
+def test_a_path_that_the_cpu_lacks(folder, compiler, monkeypatch):
+    compile_stub_of_this_version(compiler, folder)
     monkeypatch.setenv(_settings.NATIVE, "avx512")
     check_that_torch_does_the_work("this CPU cannot run avx512, only portable")
     monkeypatch.delenv(_settings.NATIVE)
     assert native.status().path == "portable"
+
+
+def test_a_core_whose_structures_differ(folder, compiler):
+    sources = shutil.copytree(ROOT / "csrc", folder / "csrc")
+    header = sources / "sudonet.h"
+    header.write_text(header.read_text().replace("double rate,", "float rate,"))
+    compile_stub_of_this_version(compiler, folder, sources)
+    words = (
+        "field rate of sudo_network is 4 bytes at offset 36 in the core and 8 bytes at offset 40"
+    )
+    check_that_torch_does_the_work("_core.so does not fit this version", words, "install sudonet")
 
 
 def test_a_core_that_is_switched_off(folder, monkeypatch):
@@ -443,11 +459,11 @@ class Stack:
             "lanes": lanes,
             "diverged": -1,
             "rate": 0.01,
-            "first": 0.9,
-            "second": 0.999,
+            "beta1": 0.9,
+            "beta2": 0.999,
             "epsilon": 1e-8,
-            "first_power": 1,
-            "second_power": 1,
+            "beta1_power": 1,
+            "beta2_power": 1,
             **settings,
         }
         self.memory = [

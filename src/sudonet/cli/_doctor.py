@@ -73,8 +73,14 @@ def _cpu() -> list[Finding]:
 
     used = f"torch uses {torch.backends.cpu.get_cpu_capability()}"
     threads = Finding("threads", f"torch uses {torch.get_num_threads()}")
-    has = ", ".join(f"{name} {'yes' if yes else 'no'}" for name, yes in features().items())
+    has = ", ".join(f"{name} {_answer(name, yes)}" for name, yes in features().items())
     return [Finding("CPU", f"{has}; {used}" if has else used), threads]
+
+
+def _answer(feature: str, present: bool) -> str:
+    if not present:
+        return "no"
+    return "yes (experimental)" if feature == "AMX" else "yes"
 
 
 def _data() -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Finds and loads the C core. Everything works without it, only slower."""
+"""Finds and loads the C core. Everything works without it, but slower."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Status:
 def core() -> Core | None:
     """The C core, or None where there is none or it is switched off.
 
-    The environment is read once; ``core.cache_clear()`` makes the next call read it anew.
+    The environment is read once; after ``core.cache_clear()`` the next call reads it again.
     """
     return _find()[0]
 
 
 def status() -> Status:
-    """What was found of the C core, and why it is used or not."""
+    """Whether the C core was found, and why it is used or not."""
     found, reason = _find()
     return Status(found is not None, found.path if found else None, reason)
 
@@ -56,7 +56,7 @@ def _find() -> tuple[Core | None, str]:
     built_for_us = sysconfig.get_config_var("EXT_SUFFIX") or ""
     libraries = sorted(
         (p for p in FOLDER.glob("_core*") if p.suffix in SUFFIXES),
-        key=lambda p: not p.name.endswith(built_for_us),  # another Python's may be older
+        key=lambda p: not p.name.endswith(built_for_us),  # one of another Python may be older
     )
     if not libraries:
         return None, (
@@ -68,5 +68,5 @@ def _find() -> tuple[Core | None, str]:
     except CoreError as error:
         return None, f"found, but {error}"
     chosen = "chosen for this CPU" if choice == "auto" else f"asked for by {_settings.NATIVE}"
-    besides = ", integer networks with amx" if found.amx else ""
-    return found, f"{libraries[0].name} on {platform.machine()}, {chosen}{besides}"
+    also = ", integer networks with amx (experimental)" if found.amx else ""
+    return found, f"{libraries[0].name} on {platform.machine()}, {chosen}{also}"

@@ -1,4 +1,4 @@
-"""The C core's trainer: one network a thread, the batch in the vector lanes."""
+"""The C core's trainer: one network per thread, the batch in the vector lanes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sudonet.train._result import Result
 from sudonet.train._spec import AnySpec, Order, Spec, Weights, initial_weights
 from sudonet.units import SMOOTH
 
-MOST_LAYERS = 64
+MAX_LAYERS = 64
 """SUDO_MAX_LAYERS of csrc/sudonet.h."""
 
-LARGEST_STACK = 32
+MAX_STACK = 32
 """Networks that share prepared minibatches; more would not make them cheaper."""
 
 STACK_SECONDS = 60
-"""How long a stack may take, by estimate, if it is not one network: so much a crash can cost."""
+"""Estimated time of a stack of several networks, at most: what a crash can cost."""
 
 SLICE_SECONDS = 0.2
-"""How long a call into C may take, by estimate: an interrupt waits that long."""
+"""Estimated time of a call into C: an interrupt waits that long."""
 
 SLICE_BYTES = 1 << 20
 """Prepared minibatches of a slice stay in cache."""
@@ -53,9 +53,7 @@ class NativeEngine:
         if not isinstance(spec, Spec):
             return "trains no convolutions"
         layers = len(spec.sizes) - 1
-        return (
-            f"trains {MOST_LAYERS} layers at most, got {layers}" if layers > MOST_LAYERS else None
-        )
+        return f"trains {MAX_LAYERS} layers at most, got {layers}" if layers > MAX_LAYERS else None
 
     @staticmethod
     def key(spec: AnySpec) -> tuple[Any, ...]:
@@ -65,10 +63,10 @@ class NativeEngine:
 
     @staticmethod
     def largest_stack(spec: AnySpec) -> int:
-        """So many that their results, which come together, are not long in coming."""
+        """So many that their results, which come at_once, are not long in coming."""
         assert isinstance(spec, Spec)
         seconds = max(1, spec.steps) * _seconds_a_step(spec, spec.batch_size)
-        return max(1, min(LARGEST_STACK, int(STACK_SECONDS / seconds)))
+        return max(1, min(MAX_STACK, int(STACK_SECONDS / seconds)))
 
     @staticmethod
     def least_stack(spec: AnySpec) -> int:
@@ -78,7 +76,7 @@ class NativeEngine:
     def train(
         self, stack: Sequence[tuple[int, Spec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
-        """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
+        """Train a stack; ``tick`` takes the network-steps done and returns whether to go on."""
         spec = stack[0][1]
         begun, cpu_begun = time.perf_counter(), time.thread_time()
         batch = min(spec.batch_size, len(data))
@@ -90,9 +88,9 @@ class NativeEngine:
         inputs, outputs = spec.sizes[0], spec.sizes[-1]
         floats = self.core.functions.sudo_prepared(inputs, outputs, lanes)
         cost = _seconds_a_step(spec, batch)
-        together = max(1, min(len(stack), int(SLICE_SECONDS / cost)))
+        at_once = max(1, min(len(stack), int(SLICE_SECONDS / cost)))
         slice_steps = int(
-            max(1, min(SLICE_SECONDS / (cost * together), SLICE_BYTES // (4 * floats), 256))
+            max(1, min(SLICE_SECONDS / (cost * at_once), SLICE_BYTES // (4 * floats), 256))
         )
         buffer = aligned(slice_steps * floats)
         scratch = aligned(self.core.functions.sudo_scratch(ctypes.addressof(structures)))
@@ -113,8 +111,8 @@ class NativeEngine:
                 address(buffer),
             )
             found = np.empty((len(stack), steps), np.float32)
-            for first in range(0, len(stack), together):
-                some = min(together, len(stack) - first)
+            for first in range(0, len(stack), at_once):
+                some = min(at_once, len(stack) - first)
                 self.core.functions.sudo_train(
                     self.core.path_number,
                     ctypes.addressof(structures[first]),
@@ -196,11 +194,11 @@ class _Network:
             loss=_LOSS[spec.loss],
             optimiser=_OPTIMISER[spec.optimiser],
             rate=spec.learning_rate,
-            first=0.9 if adam else spec.momentum,
-            second=0.999,
+            beta1=0.9 if adam else spec.momentum,
+            beta2=0.999,
             epsilon=1e-8,
-            first_power=1.0,
-            second_power=1.0,
+            beta1_power=1.0,
+            beta2_power=1.0,
             weights=address(self.weights),
             moment1=address(self.moment1),
             moment2=address(self.moment2),

@@ -20,8 +20,7 @@ void *memcpy(void *to, const void *from, size_t bytes) {
 void *memmove(void *to, const void *from, size_t bytes) {
     unsigned char *t = to;
     const unsigned char *f = from;
-    if (t <= f)
-        return memcpy(to, from, bytes);
+    if (t <= f) return memcpy(to, from, bytes);
     while (bytes--) {
         t[bytes] = f[bytes];
         __asm__ volatile("");
@@ -41,7 +40,6 @@ void *memset(void *to, int value, size_t bytes) {
 int memcmp(const void *left, const void *right, size_t bytes) {
     const unsigned char *l = left, *r = right;
     for (; bytes--; l++, r++)
-        if (*l != *r)
-            return *l - *r;
+        if (*l != *r) return *l - *r;
     return 0;
 }

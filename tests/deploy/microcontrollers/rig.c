@@ -18,8 +18,7 @@ static uint32_t begin;
 
 static void leave(int status) {
     const intptr_t block[] = {APPLICATION_EXIT, status};
-    for (;;)
-        ask_host(SYS_EXIT_EXTENDED, (intptr_t)block);
+    for (;;) ask_host(SYS_EXIT_EXTENDED, (intptr_t)block);
 }
 
 static intptr_t open_file(const char *name, intptr_t length, intptr_t mode) {
@@ -40,11 +39,9 @@ void write_number(int32_t number) {
     char *first = text + sizeof text - 1;
     uint32_t rest = number < 0 ? -(uint32_t)number : (uint32_t)number;
     *first = 0;
-    do
-        *--first = (char)('0' + rest % 10);
+    do *--first = (char)('0' + rest % 10);
     while (rest /= 10);
-    if (number < 0)
-        *--first = '-';
+    if (number < 0) *--first = '-';
     write_text(first);
 }
 
@@ -66,24 +63,20 @@ static const uint32_t mark = 0x5ac3a53cu;
 
 __attribute__((noinline)) void stack_clear(void) {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    for (volatile uint32_t *at = stack_bottom; (uintptr_t)at < here - 64; at++)
-        *at = mark;
+    for (volatile uint32_t *at = stack_bottom; (uintptr_t)at < here - 64; at++) *at = mark;
 }
 
 __attribute__((noinline)) uint32_t stack_used(void) {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     const volatile uint32_t *at = stack_bottom;
-    while ((uintptr_t)at < here && *at == mark)
-        at++;
+    while ((uintptr_t)at < here && *at == mark) at++;
     return (uint32_t)(here - (uintptr_t)at);
 }
 
 void start_rig(void) {
     const uint32_t *from = data_in_flash;
-    for (uint32_t *to = data_start; to < data_end; to++)
-        *to = *from++;
-    for (uint32_t *to = bss_start; to < bss_end; to++)
-        *to = 0;
+    for (uint32_t *to = data_start; to < data_end; to++) *to = *from++;
+    for (uint32_t *to = bss_start; to < bss_end; to++) *to = 0;
     input = open_file("input", 5, READ_BINARY);
     counts = open_file("counts", 6, WRITE_BINARY);
     start_board();

@@ -1,7 +1,7 @@
-"""Integer networks in the C core: the same numbers as the reference, sooner.
+"""Integer networks in the C core: the same numbers as the reference, faster.
 
-:func:`program` makes a :class:`Program` of a network. It is only read afterwards, so any
-number of threads may run it at the same time.
+:func:`program` packs a network as a :class:`Program`. A program never changes, so any number of
+threads may run it at the same time.
 """
 
 from sudonet.deploy.runtime.program import Program as Program

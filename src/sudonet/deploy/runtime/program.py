@@ -20,11 +20,11 @@ from sudonet.deploy.runtime.tables import Tables
 from sudonet.native import library
 from sudonet.native.library import Core
 
-BETWEEN = 3 * 2**17
-"""Bytes between two layers that are worked on at a time; they and the weights stay in L2."""
+ACTIVATION_BYTES = 3 * 2**17
+"""Bytes of activations between two layers at a time: with the weights they stay in L2."""
 
-EXAMPLES = 256
-"""Examples worked on at a time, at most."""
+MAX_EXAMPLES = 256
+"""Examples processed at a time, at most."""
 
 
 class Program:
@@ -35,7 +35,7 @@ class Program:
     network
         With integer weights in all of its layers.
     core
-        The C core, whose path says how weights are laid out.
+        The C core, whose path decides how weights are stored.
 
     Raises
     ------
@@ -67,8 +67,8 @@ class Program:
         number = core.functions.sudo_integer_kernels(core.integer_path_number)
         self._core, self._tables = core, Tables(list(library.INTEGER_PATHS)[number])
         self._program = layout.program(network.layers, self._tables)
-        fitting = BETWEEN // max(self._program.stride, 1)
-        self._program.examples = min(max(fitting, 1), EXAMPLES)
+        fitting = ACTIVATION_BYTES // max(self._program.example_stride, 1)
+        self._program.max_examples = min(max(fitting, 1), MAX_EXAMPLES)
         self._address = ctypes.addressof(self._program)
         self._local = threading.local()
 
@@ -83,7 +83,7 @@ class Program:
         return self._tables.nbytes
 
     def run(self, integers: Integers, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """The last layer's integers for a batch: what :meth:`IntegerNetwork.raw` gives.
+        """The last layer's integers for a batch, as :meth:`IntegerNetwork.raw` computes them.
 
         Parameters
         ----------
@@ -98,12 +98,12 @@ class Program:
             out = np.empty((len(x), *self.shape_out), self.dtype_out)
         else:
             self._check_out(out, x)
-        call = self._call(x, out, self._space(len(x)))
+        call = self._call(x, out, self._scratch(len(x)))
         self._core.functions.sudo_integer_run(ctypes.addressof(call))
         return out
 
     def bind(self, x: Integers, out: NDArray[Any]) -> Callable[[], None]:
-        """A call without arguments that reads ``x`` and writes ``out``, for little delay.
+        """A call without arguments that reads ``x`` and writes ``out``, for low latency.
 
         Both arrays must be contiguous; put the next input into ``x`` before each call. Only
         one thread at a time may call it: bind once for each.
@@ -112,28 +112,30 @@ class Program:
         if not x.flags.c_contiguous:
             raise ValueError("the input must be contiguous: use numpy.ascontiguousarray")
         self._check_out(out, x)
-        space = np.empty(self._needed(len(x)), np.uint8)
-        call = self._call(x, out, space.ctypes.data)
-        function = self._core.functions["sudo_integer_run"]  # one of its own: untyped is quicker
+        scratch = np.empty(self._scratch_bytes(len(x)), np.uint8)
+        call = self._call(x, out, scratch.ctypes.data)
+        function = self._core.functions[
+            "sudo_integer_run"
+        ]  # a new, untyped object: its calls are faster
         function.restype = None
         bound = functools.partial(function, ctypes.byref(call))
-        bound.kept = self, x, out, space  # type: ignore[attr-defined]
+        bound.kept = self, x, out, scratch  # type: ignore[attr-defined]
         return bound
 
-    def _needed(self, batch: int) -> int:
+    def _scratch_bytes(self, batch: int) -> int:
         return int(self._core.functions.sudo_integer_scratch(self._address, batch))
 
-    def _space(self, batch: int) -> int:
-        """Where this thread's scratch for a batch lies."""
+    def _scratch(self, batch: int) -> int:
+        """The address of this thread's scratch for a batch."""
         mine = self._local.__dict__
         if mine.get("batch", -1) < batch:
-            mine["kept"] = np.empty(self._needed(batch), np.uint8)
+            mine["kept"] = np.empty(self._scratch_bytes(batch), np.uint8)
             mine["batch"], mine["address"] = batch, mine["kept"].ctypes.data
         return int(mine["address"])
 
-    def _call(self, x: Integers, out: NDArray[Any], space: int) -> library.Call:
+    def _call(self, x: Integers, out: NDArray[Any], scratch: int) -> library.Call:
         number = self._core.integer_path_number
-        return library.Call(number, self._address, x.ctypes.data, out.ctypes.data, len(x), space)
+        return library.Call(number, self._address, x.ctypes.data, out.ctypes.data, len(x), scratch)
 
     def _check_out(self, out: NDArray[Any], x: Integers) -> None:
         self._check("output", out, len(x), self.shape_out, self.dtype_out)

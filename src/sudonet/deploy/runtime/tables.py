@@ -1,4 +1,4 @@
-"""Thresholds as the C core reads them (``sudo_after`` of csrc/integer.h)."""
+"""Thresholds as the C core reads them (``sudo_epilogue`` of csrc/integer/program.h)."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from sudonet.deploy.layers import (
     accumulator_bounds,
     emitted,
 )
-from sudonet.deploy.runtime.guesses import Guess, guess
+from sudonet.deploy.runtime.estimates import Estimate, estimate
 from sudonet.native import library
 
 BLOCK = 16
 """SUDO_BLOCK: outputs of one vector of sums."""
 
-WIDE, SHORT, GUESSED, SHARED, SCORES = range(5)
-"""``sudo_after_kind``."""
+THRESHOLDS_INT32, THRESHOLDS_INT16, ESTIMATED, SHARED_THRESHOLDS, SCORES = range(5)
+"""``sudo_epilogue_kind``."""
 
-GROUPS = 3
-"""Bases that thresholds of 16 bits may have; with more, those of 32 bits cost less."""
+MAX_GROUPS = 3
+"""Groups of int16 thresholds, at most; with more, int32 thresholds cost less."""
 
-PLACES = 4096
-"""Places from which the search for a shared threshold starts, about so many at most."""
+MAX_BINS = 4096
+"""Entries of the lookup table of shared thresholds, about so many at most."""
 
 
 class Tables:
-    """Arrays that C reads: each begins on a cache line, and lives as long as this.
+    """Arrays that C reads: each starts on a cache line, and lives as long as this object.
 
     Parameters
     ----------
     kernels
-        The path whose kernels read them. Plain C takes weights in lines and thresholds of 32
-        bits only; those of AVX512 alone, with AMX or without, know folded tails and guessed
-        codes. AMX wants tails unfolded, too.
+        The path whose kernels read them. The portable ones take row-major weights, and int32
+        thresholds where each output has its own. Only those of AVX512, with or without AMX, have
+        folded tails and estimated codes. AMX needs tails unfolded, too.
     """
 
     def __init__(self, kernels: str) -> None:
         self.vectors = kernels != "portable"
-        self.folds = self.guesses = kernels in ("avx512", "amx")
+        self.folds = self.estimates = kernels in ("avx512", "amx")
         self.tiles = kernels == "amx"
         self.kept: list[Any] = []
         self.nbytes = 0
 
     def add(self, array: NDArray[Any]) -> int:
-        """Copy an array; where the copy lies."""
+        """Copy an array and return the address of the copy."""
         space = np.empty(array.nbytes + 64, np.uint8)
         skip = -space.ctypes.data % 64
         space[skip : skip + array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
@@ -62,79 +62,81 @@ class Tables:
         self.nbytes += array.nbytes
         return space.ctypes.data + skip
 
-    def structures(self, some: Sequence[ctypes.Structure]) -> int:
-        """Keep structures of one kind in a row; where the first lies."""
-        array = (type(some[0]) * len(some))(*some)
+    def structures(self, items: Sequence[ctypes.Structure]) -> int:
+        """Copy structures of one type into an array and return its address."""
+        array = (type(items[0]) * len(items))(*items)
         self.kept.append(array)
         return ctypes.addressof(array)
 
 
-def after(layer: Affine, channels: slice, tables: Tables) -> library.After:
-    """What comes of the sums of some channels."""
+def epilogue(layer: Affine, channels: slice, tables: Tables) -> library.Epilogue:
+    """What turns the sums of some channels into outputs."""
     given = layer.after
     if isinstance(given, ChannelThresholds):
-        reach = accumulator_bounds(layer, layer.by_output[channels])
-        return _channel_thresholds(given, channels, reach, tables)
+        largest = accumulator_bounds(layer, layer.by_output[channels])
+        return _channel_thresholds(given, channels, largest, tables)
     assert isinstance(given, SharedThresholds | Scores)
-    found = library.After(
+    found = library.Epilogue(
         kind=SCORES,
         factor=tables.add(_by_block(given.factor[channels, None])),
         constant=tables.add(_by_block(given.constant[channels, None])),
     )
     if isinstance(given, SharedThresholds):
-        found.kind, found.doubled = SHARED, _doubled(given)
-        _add_floor(found, given.table, tables)
+        found.kind, found.odd_codes = SHARED_THRESHOLDS, _odd_codes(given)
+        _add_lookup(found, given.table, tables)
     return found
 
 
-def _doubled(given: ChannelThresholds | SharedThresholds) -> bool:
-    """Whether code c > 0 stands for 2 c - 1 on its grid, and not for c."""
+def _odd_codes(given: ChannelThresholds | SharedThresholds) -> bool:
+    """Whether code c > 0 is the integer 2 c - 1 of its grid, and not c."""
     out, codes = emitted(given.unit), np.arange(given.unit.outputs)
     assert np.array_equal(out, codes) or np.array_equal(out, np.maximum(2 * codes - 1, 0))
     return bool(out[-1] != codes[-1])
 
 
 def _channel_thresholds(
-    given: ChannelThresholds, channels: slice, reach: NDArray[np.float64], tables: Tables
-) -> library.After:
-    # A threshold beyond the bounds is passed always or never, wherever it lies.
-    ends = reach.astype(np.int64)[:, None]
-    table = np.clip(given.table[channels].astype(np.int64), -ends - 1, ends)
+    given: ChannelThresholds, channels: slice, largest: NDArray[np.float64], tables: Tables
+) -> library.Epilogue:
+    # A threshold beyond the bounds is always or never passed, so it may be clipped.
+    bounds = largest.astype(np.int64)[:, None]
+    table = np.clip(given.table[channels].astype(np.int64), -bounds - 1, bounds)
     count = table.shape[1]
-    found = library.After(kind=WIDE, count=count, doubled=_doubled(given))
-    guessed = guess(given.unit.thresholds, table, ends) if tables.guesses else None
-    if guessed is not None:
-        _add_guess(found, guessed, emitted(given.unit), tables)
+    found = library.Epilogue(kind=THRESHOLDS_INT32, count=count, odd_codes=_odd_codes(given))
+    estimated = estimate(given.unit.thresholds, table, bounds) if tables.estimates else None
+    if estimated is not None:
+        _add_estimate(found, estimated, emitted(given.unit), tables)
         found.thresholds = tables.add(_by_block(table.astype(np.int32)))
         return found
-    for groups in range(1, GROUPS + 1) if tables.vectors and reach.max() < 2**30 else ():
-        found.together = -(-count // groups)
-        starts = range(0, count, found.together)
+    for groups in range(1, MAX_GROUPS + 1) if tables.vectors and largest.max() < 2**30 else ():
+        found.group_size = -(-count // groups)
+        starts = range(0, count, found.group_size)
         parts = np.split(table, starts[1:], axis=1)
         base = np.stack([(part[:, 0] + part[:, -1]) // 2 for part in parts], 1)
-        close = table - base[:, np.arange(count) // found.together]
-        if np.abs(close).max() < 2**15 - 1:
-            found.kind, found.base = SHORT, tables.add(_by_block(base.astype(np.int32)))
-            found.thresholds = tables.add(_by_block(close.astype(np.int16)))
+        difference = table - base[:, np.arange(count) // found.group_size]
+        if np.abs(difference).max() < 2**15 - 1:
+            found.kind = THRESHOLDS_INT16
+            found.base = tables.add(_by_block(base.astype(np.int32)))
+            found.thresholds = tables.add(_by_block(difference.astype(np.int16)))
             return found
     found.thresholds = tables.add(_by_block(table.astype(np.int32)))
     return found
 
 
-def _add_guess(
-    found: library.After, guessed: Guess, out: NDArray[np.uint8], tables: Tables
+def _add_estimate(
+    found: library.Epilogue, estimated: Estimate, out: NDArray[np.uint8], tables: Tables
 ) -> None:
-    found.kind, found.top, found.doubt = GUESSED, guessed.top, guessed.doubt
-    found.scale = tables.add(_by_block(guessed.scale))
-    found.offset = tables.add(_by_block(guessed.offset))
-    found.places = tables.add(guessed.thresholds)
-    below = out[guessed.codes].astype(np.uint32)
-    above = out[np.minimum(guessed.codes + 1, len(out) - 1)].astype(np.uint32)
-    found.codes = tables.add(below | above << 16)
+    found.kind = ESTIMATED
+    found.max_position, found.tolerance = estimated.max_position, estimated.tolerance
+    found.scale = tables.add(_by_block(estimated.scale))
+    found.offset = tables.add(_by_block(estimated.offset))
+    found.bin_thresholds = tables.add(estimated.thresholds)
+    below = out[estimated.codes].astype(np.uint32)
+    above = out[np.minimum(estimated.codes + 1, len(out) - 1)].astype(np.uint32)
+    found.bin_codes = tables.add(below | above << 16)
 
 
 def _by_block(table: NDArray[Any]) -> NDArray[Any]:
-    """(block, columns, 16 outputs) from one row an output."""
+    """(block, columns, 16 outputs) from one row for each output."""
     blocks = -(-len(table) // BLOCK)
     padded = np.zeros((blocks * BLOCK, table.shape[1]), table.dtype)
     padded[: len(table)] = table
@@ -142,22 +144,22 @@ def _by_block(table: NDArray[Any]) -> NDArray[Any]:
     return split
 
 
-def _add_floor(found: library.After, table: NDArray[np.int64], tables: Tables) -> None:
-    """Where the search for a code starts: few enough places, and mostly one step to go."""
+def _add_lookup(found: library.Epilogue, table: NDArray[np.int64], tables: Tables) -> None:
+    """Where the search for a code starts: few enough bins, and mostly one step to go."""
     thresholds = [int(t) for t in table]
     closest = min((b - a for a, b in pairwise(thresholds)), default=1 << 24)
     shift = max(closest.bit_length() - 1, 1)
-    while (thresholds[-1] - thresholds[0]) >> shift >= PLACES:
+    while (thresholds[-1] - thresholds[0]) >> shift >= MAX_BINS:
         shift += 1
-    # What lies below all thresholds is at the very beginning, away from the first of them.
+    # Numbers below all thresholds are clamped to the origin, away from the first of them.
     origin = thresholds[0] - (1 << shift - 1)
-    places = [(t - origin) >> shift for t in thresholds]
-    floor = np.searchsorted(places, np.arange(places[-1] + 1), side="left").astype(np.uint32) << 24
-    floor |= 2**24 - 1
-    for place, threshold in zip(places, thresholds, strict=True):
-        beyond = (threshold - origin - (place << shift)) << 24 >> shift
-        floor[place] = (floor[place] & 0xFF000000) | beyond
+    bins = [(t - origin) >> shift for t in thresholds]
+    lookup = np.searchsorted(bins, np.arange(bins[-1] + 1), side="left").astype(np.uint32) << 24
+    lookup |= 2**24 - 1
+    for bin_, threshold in zip(bins, thresholds, strict=True):
+        distance = (threshold - origin - (bin_ << shift)) << 24 >> shift
+        lookup[bin_] = (lookup[bin_] & 0xFF000000) | distance
     found.count, found.origin, found.shift = len(table), origin, shift
-    found.last, found.steps = places[-1], max(Counter(places).values())
-    found.floor = tables.add(floor)
+    found.last_bin, found.max_steps = bins[-1], max(Counter(bins).values())
+    found.lookup = tables.add(lookup)
     found.table = tables.add(np.array([*thresholds, np.iinfo(np.int64).max], np.int64))

@@ -1,14 +1,14 @@
 /* The products of a training step, for one instruction set.
  *
- * A broadcast coefficient times a row of vectors, summed up over terms in a tile of
- * registers; or, for narrow matrices, sums along the lanes.
+ * A broadcast coefficient times a row of vectors, summed over terms in a tile of
+ * registers; or, for narrow matrices, dot products along the lanes.
  */
-#include "simd.h"
+#include "common/simd.h"
 
 #define PANEL (W == 16 ? 7 : 4) /* vectors of a row in one tile */
-#define ROWS (W == 16 ? 4 : 3)  /* rows of a tile as wide as a panel: all registers but a few */
+#define ROWS (W == 16 ? 4 : 3)  /* rows of a tile as wide as a panel: nearly all registers */
 #define SLIM_ROWS 8             /* rows of a tile one to three vectors wide */
-#define DEPTH 128               /* terms of a sum before the next tile: a panel of them stays close */
+#define DEPTH 128               /* terms summed before the next tile: their panel stays in cache */
 
 INLINE int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
 
@@ -22,8 +22,9 @@ typedef struct {
     int32_t rows, terms, columns; /* columns: a multiple of W */
 } product;
 
-INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to, const int rows, const int vectors) {
-    V sum[SLIM_ROWS][PANEL]; /* fixed bounds: the compiler keeps them in registers */
+INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to,
+                 const int rows, const int vectors) {
+    V sum[SLIM_ROWS][PANEL]; /* constant bounds: kept in registers */
     float *out = p->out + row * p->out_stride + column;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -33,14 +34,14 @@ INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, in
     const float *c = p->coefficients + row * p->row_step + from * p->term_step;
     const float *m = p->matrix + from * p->matrix_stride + column;
     for (int32_t j = from; j < to; j++) {
-        V line[PANEL];
+        V row_vectors[PANEL];
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; v++) line[v] = v_load(m + v * W);
+        for (int v = 0; v < vectors; v++) row_vectors[v] = v_load(m + v * W);
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
             const V factor = v_set1(c[i * p->row_step]);
 #pragma GCC unroll 8
-            for (int v = 0; v < vectors; v++) sum[i][v] = v_fma(factor, line[v], sum[i][v]);
+            for (int v = 0; v < vectors; v++) sum[i][v] = v_fma(factor, row_vectors[v], sum[i][v]);
         }
         c += p->term_step;
         m += p->matrix_stride;
@@ -51,8 +52,9 @@ INLINE void tile(const product *p, int32_t row, int32_t column, int32_t from, in
         for (int v = 0; v < vectors; v++) v_store(out + i * p->out_stride + v * W, sum[i][v]);
 }
 
-/* A tile one vector wide: two sums a row, or the few of them would wait for one another. */
-INLINE void slim_tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to, const int rows) {
+/* A tile one vector wide: two sums a row, since a few dependency chains would stall. */
+INLINE void slim_tile(const product *p, int32_t row, int32_t column, int32_t from, int32_t to,
+                      const int rows) {
     V even[SLIM_ROWS], odd[SLIM_ROWS];
     float *out = p->out + row * p->out_stride + column;
 #pragma GCC unroll 8
@@ -100,11 +102,16 @@ INLINE void slim_tiles(const product *p, int32_t column, int32_t from, int32_t t
     }
 }
 
-INLINE void tiles_of_width(const product *p, int32_t column, int32_t from, int32_t to, const int vectors) {
-    const int most = W == 16 ? (vectors <= 3 ? SLIM_ROWS : vectors == 4 ? 6 : vectors == 5 ? 5 : ROWS) : vectors == 2 ? 6 : ROWS;
+INLINE void tiles_of_width(const product *p, int32_t column, int32_t from, int32_t to,
+                           const int vectors) {
+    int max_rows = ROWS;
+    if (W == 16 && vectors <= 3) max_rows = SLIM_ROWS;
+    else if (W == 16 && vectors <= 5) max_rows = 10 - vectors;
+    else if (W < 16 && vectors == 2) max_rows = 6;
     int32_t row = 0;
-    for (; row + most <= p->rows; row += most) tile(p, row, column, from, to, most, vectors);
-    for (; most > 4 && row + 4 <= p->rows; row += 4) tile(p, row, column, from, to, 4, vectors);
+    for (; row + max_rows <= p->rows; row += max_rows)
+        tile(p, row, column, from, to, max_rows, vectors);
+    for (; max_rows > 4 && row + 4 <= p->rows; row += 4) tile(p, row, column, from, to, 4, vectors);
     switch (p->rows - row) {
     case 3: tile(p, row, column, from, to, 3, vectors); break;
     case 2: tile(p, row, column, from, to, 2, vectors); break;
@@ -135,45 +142,49 @@ static void multiply(const product *p) {
     }
 }
 
-/* Inputs of a layer up to which its gradient is cheaper as products along the lanes. */
+/* Inputs of a layer up to which its gradient is cheaper as dot products along the lanes. */
 #define NARROW 11
 
-INLINE void dots_tile(const float *delta, const float *y, int64_t lanes, float *gradient, int64_t stride, const int rows) {
+INLINE void dot_product_tile(const float *delta, const float *y, int64_t lanes, float *gradient,
+                             int64_t stride, const int rows) {
     V sum[5][4];
 #pragma GCC unroll 5
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) sum[i][k] = v_zero();
     for (int64_t b = 0; b < lanes; b += W) {
-        V line[4];
+        V row_vectors[4];
 #pragma GCC unroll 4
-        for (int k = 0; k < 4; k++) line[k] = v_load(y + k * lanes + b);
+        for (int k = 0; k < 4; k++) row_vectors[k] = v_load(y + k * lanes + b);
 #pragma GCC unroll 5
         for (int i = 0; i < rows; i++) {
             const V d = v_load(delta + i * lanes + b);
 #pragma GCC unroll 4
-            for (int k = 0; k < 4; k++) sum[i][k] = v_fma(d, line[k], sum[i][k]);
+            for (int k = 0; k < 4; k++) sum[i][k] = v_fma(d, row_vectors[k], sum[i][k]);
         }
     }
 #pragma GCC unroll 5
-    for (int i = 0; i < rows; i++) v_store_sums(gradient + i * stride, sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+    for (int i = 0; i < rows; i++)
+        v_store_sums(gradient + i * stride, sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
 }
 
-/* The gradient of a narrow layer, straight from rows: g[o][k] = sum_b d[o][b] y[k][b].
- * Rows of y past the inputs are ones, for the bias, and then zeros, as the padding is. */
-static void dots(const float *delta, const float *y, int64_t lanes, float *gradient, int32_t rows, int64_t inputs, int64_t stride) {
-    for (int32_t row = 0; row < rows; row++) memset(gradient + row * stride, 0, (size_t)stride * sizeof(float));
+/* The gradient of a narrow layer without a transpose: g[o][k] = sum_b d[o][b] y[k][b].
+ * The rows of y after the inputs are ones, for the bias, and then zeros, for the padding. */
+static void dot_products(const float *delta, const float *y, int64_t lanes, float *gradient,
+                         int32_t rows, int64_t inputs, int64_t stride) {
+    for (int32_t row = 0; row < rows; row++)
+        memset(gradient + row * stride, 0, (size_t)stride * sizeof(float));
     for (int64_t k = 0; k <= inputs; k += 4) {
         for (int32_t row = 0; row < rows;) {
-            const float *d = delta + row * lanes, *line = y + k * lanes;
+            const float *d = delta + row * lanes, *rows_of_y = y + k * lanes;
             float *g = gradient + row * stride + k;
             const int32_t left = rows - row, taken = left <= 5 ? left : left < 10 ? 4 : 5;
             switch (taken) {
-            case 1: dots_tile(d, line, lanes, g, stride, 1); break;
-            case 2: dots_tile(d, line, lanes, g, stride, 2); break;
-            case 3: dots_tile(d, line, lanes, g, stride, 3); break;
-            case 4: dots_tile(d, line, lanes, g, stride, 4); break;
-            default: dots_tile(d, line, lanes, g, stride, 5); break;
+            case 1: dot_product_tile(d, rows_of_y, lanes, g, stride, 1); break;
+            case 2: dot_product_tile(d, rows_of_y, lanes, g, stride, 2); break;
+            case 3: dot_product_tile(d, rows_of_y, lanes, g, stride, 3); break;
+            case 4: dot_product_tile(d, rows_of_y, lanes, g, stride, 4); break;
+            default: dot_product_tile(d, rows_of_y, lanes, g, stride, 5); break;
             }
             row += taken;
         }
@@ -224,5 +235,6 @@ INLINE void transpose_block(const float *from, int64_t from_stride, float *to, i
 /* rows and columns: multiples of 16 */
 static void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
     for (int64_t i = 0; i < rows; i += 16)
-        for (int64_t j = 0; j < columns; j += 16) transpose_block(from + i * columns + j, columns, to + j * rows + i, rows);
+        for (int64_t j = 0; j < columns; j += 16)
+            transpose_block(from + i * columns + j, columns, to + j * rows + i, rows);
 }

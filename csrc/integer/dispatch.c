@@ -1,5 +1,5 @@
-/* The exported function of integer networks: which path, and how many examples at a time. */
-#include "integer.h"
+/* The exported functions of integer networks: choice of the path, and batches in chunks. */
+#include "integer/program.h"
 
 #if SUDO_AMX
 #include <cpuid.h>
@@ -10,8 +10,9 @@
 #endif
 #endif
 
-#define DECLARE(suffix) \
-    void sudo_integer_run##suffix(const sudo_program *, const uint8_t *, uint8_t *, int64_t, int64_t, int32_t, uint8_t *[2], uint8_t *);
+#define DECLARE(suffix)                                                                      \
+    void sudo_integer_run##suffix(const sudo_program *, const uint8_t *, uint8_t *, int64_t, \
+                                  int64_t, int32_t, uint8_t *[2], uint8_t *);
 DECLARE(_portable)
 #if SUDO_X86
 DECLARE(_avx2)
@@ -20,10 +21,10 @@ DECLARE(_vnni)
 
 #if SUDO_AMX
 DECLARE(_amx)
-int sudo_amx_agrees(void);
+int sudo_amx_self_test(void);
 
-/* The CPU has AMX-INT8, and the operating system keeps tiles (bits 17 and 18 of XCR0) and lets
- * this process use them. */
+/* Whether the CPU has AMX-INT8, and the operating system saves tiles (bits 17 and 18 of XCR0) and
+ * permits this process to use them. */
 static int tiles_allowed(void) {
 #if !defined(SUDO_TILES)
     unsigned a, b, c, d, enabled, upper;
@@ -39,13 +40,14 @@ static int tiles_allowed(void) {
 
 static int amx_works;
 
-static void try_amx(void) {
-    amx_works = sudo_supports(SUDO_PATH_AVX512) && __builtin_cpu_supports("avx512vnni") && tiles_allowed() && sudo_amx_agrees();
+static void test_amx(void) {
+    amx_works = sudo_supports(SUDO_PATH_AVX512) && __builtin_cpu_supports("avx512vnni") &&
+                tiles_allowed() && sudo_amx_self_test();
 }
 
 int32_t sudo_integer_amx(void) {
-    static pthread_once_t tried = PTHREAD_ONCE_INIT;
-    pthread_once(&tried, try_amx);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, test_amx);
     return amx_works;
 }
 #else
@@ -55,7 +57,8 @@ int32_t sudo_integer_amx(void) { return 0; }
 int32_t sudo_integer_kernels(int32_t path) {
 #if SUDO_X86
     if (path == SUDO_PATH_AMX && sudo_integer_amx()) return path;
-    if (path >= SUDO_PATH_AVX512) return __builtin_cpu_supports("avx512vnni") ? SUDO_PATH_AVX512 : SUDO_PATH_AVX2;
+    if (path >= SUDO_PATH_AVX512)
+        return __builtin_cpu_supports("avx512vnni") ? SUDO_PATH_AVX512 : SUDO_PATH_AVX2;
     return path;
 #else
     (void)path;
@@ -66,15 +69,15 @@ int32_t sudo_integer_kernels(int32_t path) {
 static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static int64_t chunk(const sudo_program *program, int64_t batch) {
-    return batch < program->examples ? batch : program->examples;
+    return batch < program->max_examples ? batch : program->max_examples;
 }
 
 static int64_t buffer_size(const sudo_program *program, int64_t batch) {
-    return padded(chunk(program, batch) * program->stride + SUDO_SLACK);
+    return padded(chunk(program, batch) * program->example_stride + SUDO_SLACK);
 }
 
 int64_t sudo_integer_scratch(const sudo_program *program, int64_t batch) {
-    return 2 * buffer_size(program, batch) + padded(program->windows + SUDO_SLACK) + 64;
+    return 2 * buffer_size(program, batch) + padded(program->scratch_bytes + SUDO_SLACK) + 64;
 }
 
 static int64_t bytes_of(int32_t type, int32_t channels, int32_t rows, int32_t columns) {
@@ -84,18 +87,22 @@ static int64_t bytes_of(int32_t type, int32_t channels, int32_t rows, int32_t co
 
 void sudo_integer_run(const sudo_call *call) {
     const sudo_program *program = call->program;
-    const sudo_step *first = program->step, *last = program->step + program->steps - 1;
-    const int64_t stride_x = bytes_of(first->type_in, first->channels_in, first->rows_in, first->columns_in);
-    const int64_t stride_out = bytes_of(last->type_out, last->channels_out, last->rows_out, last->columns_out);
+    const sudo_step *first = program->steps, *last = program->steps + program->step_count - 1;
+    const int64_t stride_x =
+        bytes_of(first->type_in, first->channels_in, first->rows_in, first->columns_in);
+    const int64_t stride_out =
+        bytes_of(last->type_out, last->channels_out, last->rows_out, last->columns_out);
     uint8_t *scratch = (uint8_t *)call->scratch + -(uintptr_t)call->scratch % 64;
     uint8_t *buffers[2] = {scratch, scratch + buffer_size(program, call->batch)};
     uint8_t *windows = scratch + 2 * buffer_size(program, call->batch);
-    const int64_t most = chunk(program, call->batch);
-    for (int64_t begin = 0; begin < call->batch; begin += most) {
-        const int32_t examples = (int32_t)(call->batch - begin < most ? call->batch - begin : most);
+    const int64_t max_examples = chunk(program, call->batch);
+    for (int64_t begin = 0; begin < call->batch; begin += max_examples) {
+        const int32_t examples =
+            (int32_t)(call->batch - begin < max_examples ? call->batch - begin : max_examples);
         const uint8_t *x = (const uint8_t *)call->x + begin * stride_x;
         uint8_t *out = (uint8_t *)call->out + begin * stride_out;
-#define RUN(suffix) sudo_integer_run##suffix(program, x, out, stride_x, stride_out, examples, buffers, windows)
+#define RUN(suffix) \
+    sudo_integer_run##suffix(program, x, out, stride_x, stride_out, examples, buffers, windows)
         switch (sudo_integer_kernels(call->path)) {
 #if SUDO_AMX
         case SUDO_PATH_AMX: RUN(_amx); break;
