@@ -1,8 +1,8 @@
-"""Codes of discrete units in few bits, for where memory counts.
+"""Codes in few bits, for where memory counts.
 
-Rows of codes become rows of bytes. Codes stand in words of one, two or four bytes,
-each a whole number of codes: :class:`Packing` states the rule, which C can follow
-byte by byte.
+:class:`Packing` turns rows of codes into rows of bytes. :func:`arena_bits` and
+:func:`arena_bytes` are the one definition of what codes take between the layers of a network
+that is exported as C with ``optimise="ram"``; every size that is printed as packed comes from it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Array = TypeVar("Array", NDArray[Any], Tensor)
 MIN_LEVELS = 2
 MAX_LEVELS = 256
 WORD_BYTES = (1, 2, 4)
+ARENA_BITS = (1, 2, 4, 8)
 
 _SIGNED_OR_BYTES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -31,6 +32,10 @@ _WORD_TYPES = {1: torch.uint8, 2: torch.int32, 4: torch.int64}
 @dataclass(frozen=True)
 class Packing:
     """How codes 0..L-1 are laid out in bytes. L alone decides.
+
+    Two back ends store data this way, with L = 2, 4 and 16: a network's file its weights of 1,
+    2 and 4 bits, exported C with ``optimise="ram"`` its codes, by :func:`arena_bits`. No back
+    end stores another L yet, and no size that is printed supposes it.
 
     1. A word of w bytes has room for the largest n with ``L**n <= 256**w``. Of w = 1, 2
        and 4 the one with the most codes a byte, n/w, is taken; of equals the shortest.
@@ -275,15 +280,42 @@ def unpack(packed: Array, levels: int, length: int) -> Array:
     return Packing(levels).unpack(packed, length)
 
 
-def packed_bytes(length: int, levels: int) -> int:
-    """Bytes of a row of ``length`` packed codes.
+def arena_bits(highest: int) -> int:
+    """Bits of one integer from 0 to ``highest`` in the arena of exported C, ``optimise="ram"``.
+
+    Divisors of 8 only, so that an integer never lies across two bytes.
 
     Examples
     --------
-    >>> packed_bytes(1000, levels=2), packed_bytes(1000, levels=3), packed_bytes(1000, levels=9)
-    (125, 200, 400)
+    >>> [arena_bits(highest) for highest in (1, 2, 3, 4, 15, 16, 255)]
+    [1, 2, 2, 4, 4, 8, 8]
     """
-    return Packing(levels).size(length)
+    needed = _integer("highest", highest, 1, 255).bit_length()
+    return next(bits for bits in ARENA_BITS if bits >= needed)
+
+
+def arena_bytes(count: int, highest: int) -> int:
+    """Bytes that ``count`` integers from 0 to ``highest`` take in that arena.
+
+    What comes next starts at a multiple of 4 bytes.
+
+    Examples
+    --------
+    >>> [arena_bytes(100, highest) for highest in (1, 2, 8, 31)]
+    [16, 28, 52, 100]
+    """
+    return aligned_bytes(_integer("count", count, 0) * arena_bits(highest))
+
+
+def aligned_bytes(bits: int) -> int:
+    """Bytes for so many bits, up to the next multiple of 4.
+
+    Examples
+    --------
+    >>> [aligned_bytes(bits) for bits in (0, 1, 32, 33)]
+    [0, 4, 4, 8]
+    """
+    return -(-bits // 32) * 4
 
 
 def _digits(levels: int, word_bytes: int) -> int:

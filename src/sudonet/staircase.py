@@ -161,8 +161,28 @@ class Staircase:
 
     @property
     def bits(self) -> int:
-        """Bits that store one code."""
+        """Bits that tell the codes apart: log2 of ``outputs``, rounded up.
+
+        What a back end stores may be more: see :func:`sudonet.packing.arena_bits`.
+        """
         return (self.outputs - 1).bit_length()
+
+    @property
+    def highest_integer(self) -> int:
+        """The integer of the highest value, where 0 is that of the lowest, on an even grid.
+
+        That is the highest code, except for rectified units with an even number of levels,
+        whose first step is half of the others.
+
+        Examples
+        --------
+        >>> Staircase(8).highest_integer, Staircase(8, rectified=True).highest_integer
+        (7, 7)
+        >>> Staircase(8, rectified=True).values_of([0, 1, 2, 3, 4]) * 7
+        array([0., 1., 3., 5., 7.])
+        """
+        values = self.values
+        return round(float((values[-1] - values[0]) / np.diff(values).min()))
 
     @property
     def code_dtype(self) -> np.dtype[Any]:

@@ -417,10 +417,10 @@ def test_compressed_programs_are_refused(here):
 INSPECTED = """\
 input: 6, uint8 0 to 255 for 0 to 1; output: real
 layer  kind   output  unit     weights  thresholds  stored  tables  bytes  packed  multiply-adds
-0      dense  5       sudo-16  int8     channel       30 B   300 B    5 B     3 B             30
+0      dense  5       sudo-16  int8     channel       30 B   300 B    5 B     4 B             30
 2      dense  3       -        int8     -             15 B    36 B   24 B    24 B             15
-total                                                 45 B   336 B   29 B    27 B             45
-buffers of a layer: at most 29 B, 27 B packed
+total                                                 45 B   336 B   29 B    28 B             45
+arena of exported C: 8 B, 4 B with --optimise ram
 """
 
 

@@ -104,8 +104,7 @@ class Grid:
             # The step from 0 to the first level is half of the others when L is even.
             scale = (1.0 if unit.levels % 2 == 0 else 2.0) / (unit.levels - 1)
         zero = float(np.rint(-2 * values[0] / scale)) / 2
-        high = int(np.rint(values[-1] / scale + zero))
-        return cls(scale, zero, 0, high)
+        return cls(scale, zero, 0, unit.highest_integer)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -215,7 +215,7 @@ class Affine:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights, packed."""
+        """Bytes of the weights in the network's file."""
         if self.weight_kind == "float32":
             return 4 * self.weights.size
         return -(-self.weights.size * WEIGHTS[self.weight_kind] // 8)

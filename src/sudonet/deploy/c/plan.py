@@ -24,6 +24,7 @@ from sudonet.deploy.layers import (
 )
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.steps import CompileError
+from sudonet.packing import aligned_bytes
 
 OPTIMISE = ("speed", "flash", "ram")
 
@@ -39,7 +40,7 @@ class Buffer:
     @property
     def bytes(self) -> int:
         """Room that is taken: what comes next starts at a multiple of 4."""
-        return -(-storage.size(self.storage, self.count) // 4) * 4
+        return aligned_bytes(self.count * storage.BITS[self.storage])
 
 
 @dataclass(frozen=True)
@@ -322,7 +323,8 @@ def _placed(network: IntegerNetwork, optimise: str, planned: list[Planned]) -> P
             kept = replace(kept, offset=patch.offset + patch.bytes)
         found.append(replace(one, source=source, target=target, patch=patch, kept=kept))
         source = target
-    return Plan(network, optimise, tuple(found), size)
+    # C has no arrays without elements, which a network of one layer would need.
+    return Plan(network, optimise, tuple(found), max(size, 4))
 
 
 def output_count(network: IntegerNetwork) -> int:

@@ -174,7 +174,7 @@ def written(plan: Plan, name: str) -> tuple[str, str, Sizes]:
     sizes = Sizes(
         weights=found.weights,
         thresholds=found.thresholds,
-        arena=max(plan.arena, 4),  # C has no arrays without elements
+        arena=plan.arena,
         output=output_count(plan.network) * (8 if has_scores(plan) else 1),
         multiply_adds=sum(
             layer.multiply_adds for layer in plan.network.layers if isinstance(layer, Affine)

@@ -36,7 +36,7 @@ class Point:
     levels, rectified
         Of its units.
     bits
-        Of all its hidden outputs: hidden units x log2 L.
+        Information in all its hidden outputs, hidden units x log2 L; not what is stored.
     ours, published
         Errors; accuracies as what is missing from 100 %.
     """
