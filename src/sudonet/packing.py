@@ -44,7 +44,7 @@ class Packing:
        so that each code has bits of its own. Otherwise it is L.
     3. Codes c_0, c_1, ... of a row fill words in order, ``digits`` codes each. The word is
        the sum of ``c_i * base**i``, i = 0..digits-1, and its lowest byte comes first.
-    4. A row has ``ceil(length / digits)`` words. Codes that the last one lacks are 0.
+    4. A row has ``ceil(length / digits)`` words. The last one is filled up with 0.
        Each row starts a word of its own.
 
     ========= ====== ========== ======= =============
@@ -85,7 +85,7 @@ class Packing:
     word_bytes
         Bytes of a word: 1, 2 or 4.
     base
-        What a code counts more than the one before it.
+        By what a code counts more than the code before it.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class Packing:
         packed
             What :meth:`pack` returned: uint8, ``size(length)`` long on the last axis.
         length
-            Codes in a row. It cannot be told from the bytes.
+            Codes in a row. The bytes do not tell it.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class Packing:
         batch, count = codes.shape[:-1], self._words(codes.shape[-1])
         words = torch.zeros(*batch, count, dtype=_WORD_TYPES[self.word_bytes], device=codes.device)
         for i in range(self.digits):
-            digit = codes[..., i :: self.digits]  # one short if the last word lacks it
+            digit = codes[..., i :: self.digits]  # one fewer if the last word is not full
             words[..., : digit.shape[-1]].add_(digit, alpha=self.base**i)
         if self.word_bytes == 1:
             return words
@@ -215,13 +215,13 @@ class Packing:
         codes = packed.new_empty(*packed.shape[:-1], length)
         rest = words
         for i in range(self.digits):
-            # The last digit is all that is left, so that a word too large shows in it.
+            # The last digit is the whole remainder, so that a word that is too large shows.
             digit, rest = self._split(rest) if i + 1 < self.digits else (rest, rest)
-            wrong = digit > self.levels - 1  # not >= levels: a uint8 makes 0 of 256
+            wrong = digit > self.levels - 1  # not >= levels: 256 becomes 0 in uint8
             if wrong.any():
                 raise ValueError(
                     f"a word of {int(words[wrong][0])} does not hold codes of "
-                    f"{self.levels} levels: the bytes are damaged or have other levels"
+                    f"{self.levels} levels: the bytes are damaged, or were packed with other levels"
                 )
             part = codes[..., i :: self.digits]
             part.copy_(digit[..., : part.shape[-1]])
@@ -358,7 +358,7 @@ def _check_codes(codes: NDArray[Any] | Tensor, levels: int) -> None:
     if 0 in codes.shape:
         return
     if isinstance(codes, Tensor):
-        # torch has no extremes of the wide unsigned types; float64 holds all that is allowed.
+        # torch has no aminmax of these types; float64 holds all codes that are allowed.
         known = codes.double() if codes.dtype in _WIDE_UNSIGNED else codes
         low, high = (int(extreme) for extreme in known.aminmax())
     else:
@@ -371,5 +371,5 @@ def _check_codes(codes: NDArray[Any] | Tensor, levels: int) -> None:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    # Writeable too, or torch warns of the memory it would share.
+    # Writeable too: torch warns about sharing read-only memory.
     return torch.from_numpy(np.require(array, np.uint8, ["C", "W"]))

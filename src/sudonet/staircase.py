@@ -55,8 +55,8 @@ class Staircase:
     A rectified unit emits 0 for every x <= 0 and has no derivative for x < 0.
     For x > 0, ``placement="paper"`` leaves the levels where they were, which
     keeps L/2 + 1 of L outputs (L even); ``placement="full"`` cuts u in 0..1 into
-    L plateaus with the values k/(L-1), so that no level is lost. ``relu6`` never
-    is negative: its levels are the same in all three cases.
+    L plateaus with the values k/(L-1), so that no level is lost. ``relu6`` is
+    never negative: its levels are the same in all three cases.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Staircase:
     def parse(cls, name: str) -> Staircase:
         """The staircase of a name such as ``sudo-32`` or ``r-sudo-16-full``.
 
-        The form is ``[r-]sudo-LEVELS[-UNDERLYING][-full]``, in any case.
+        The form is ``[r-]sudo-LEVELS[-UNDERLYING][-full]``; case does not matter.
 
         Examples
         --------
@@ -301,7 +301,7 @@ def _sigmoid_slope(x: Float) -> Float:
 
 
 def expect_staircase(unit: object) -> Staircase:
-    """``unit`` itself; what is no Staircase is an error that says how to make one."""
+    """``unit`` itself, or a TypeError if it is not a Staircase."""
     if isinstance(unit, Staircase):
         return unit
     raise TypeError(f"expected a Staircase, got {unit!r}: Staircase.parse(name) makes one")

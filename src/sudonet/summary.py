@@ -245,14 +245,14 @@ def summary(
         stack.enter_context(torch.no_grad())
         cuda = [x.device for x in inputs if x.device.type == "cuda"]
         stack.enter_context(torch.random.fork_rng(cuda[:1]))
-        # PyTorch's fused transformer layers would run past the hooks, or on nested tensors.
+        # PyTorch's fused transformer layers would bypass the hooks, or use nested tensors.
         stack.callback(
             torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
         )
         torch.backends.mha.set_fastpath_enabled(False)
         if "torch._dynamo" in sys.modules:
-            # A model that ran compiled would run past the hooks. Only a program that
-            # compiles has dynamo loaded; others need not wait for its import.
+            # A compiled model would bypass the hooks. Only a program that compiles has
+            # dynamo loaded; others need not wait for its import.
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         for path, module, owned in _layers(model):
             hook = partial(rows.add, path, owned)
@@ -311,7 +311,7 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module, list[nn.Parameter]]]:
-    """Path, module and parameters of all that gets rows, each module once."""
+    """Path, module and own parameters of every layer, each module once."""
     held: set[nn.Module] = set()
     for path, module in model.named_modules():
         if module in held:
@@ -351,7 +351,7 @@ class _Rows:
         outputs = list(_tensors(output))
         if isinstance(module, (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)):
             outputs = outputs[:1]
-        # The row before: a module with children often returns what the last one emitted.
+        # The row before counts, too: a module often returns what its last child emitted.
         old = [x.untyped_storage() for x in (*_tensors((args, kwargs)), *self._last)]
         self._last = outputs
         values = sum(x.numel() for x in outputs if not any(x.untyped_storage() is s for s in old))
@@ -364,16 +364,16 @@ class _Rows:
         if count and inputs and outputs:
             multiply_adds = count(module, inputs, outputs[0])
         if isinstance(module, SUDOLinear) and inputs:
-            # The unit in front of the layer is part of it and makes values of its own.
-            shape, made = tuple(inputs[0].shape), inputs[0].numel()
-            self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, made)
+            # The unit in front of the layer is part of it and has an output of its own.
+            shape, elements = tuple(inputs[0].shape), inputs[0].numel()
+            self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, elements)
         self._row(
             path,
             type(module).__name__,
             tuple(tuple(x.shape) for x in outputs),
             sum(p.numel() for p in new),
             multiply_adds,
-            _unit_at_the_end(module),
+            _output_unit(module),
             values,
         )
 
@@ -408,7 +408,7 @@ def _packed(unit: Staircase | None, values: int) -> int | None:
     return arena_bytes(values, unit.highest_integer)
 
 
-def _unit_at_the_end(module: nn.Module) -> Staircase | None:
+def _output_unit(module: nn.Module) -> Staircase | None:
     if isinstance(module, CodedLinear):
         return module.after
     return module.staircase if isinstance(module, StaircaseUnit) else None

@@ -384,7 +384,7 @@ def test_damaged_graphs_are_refused(here, content):
     program()
     rewritten(lambda name, old: content if name == "models/model.json" else old)
     result = run("compile", "model.pt2", "--range", "0,1", "--out", "net.sudo")
-    check_user_error(result, "model.pt2 is no program")
+    check_user_error(result, "model.pt2 is not a program")
 
 
 def test_damaged_bytes_are_refused_or_do_no_harm(here):
@@ -584,7 +584,7 @@ def test_export_to_c_says_what_is_wrong(here, monkeypatch):
         monkeypatch.setattr("sudonet.deploy.c.tools.SECONDS", 0.0001)
         result = run("export", "net.sudo", "--to", "c", "--check")
         assert result.exit_code == 2
-        assert "was not finished after 0.0001 seconds" in result.stderr
+        assert "did not finish within 0.0001 seconds" in result.stderr
     check_user_error(run("export", "net.sudo", "--to", "c", "--optimise", "fun"), "'fun'")
     check_user_error(run("export", "net.sudo", "--to", "c", "--exact"), "--exact")
     check_user_error(run("export", "net.sudo", "--to", "onnx", "--check"), "for --to c")

@@ -1,4 +1,4 @@
-"""An integer network, and what it gives, in a few lines of text."""
+"""An integer network, and its outputs, in a few lines of text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def by(shape: Shape) -> str:
 
 
 def in_short(network: IntegerNetwork) -> str:
-    """Layers, weights and inputs of a network in half a line."""
+    """Layers, weights and inputs of a network in a few words."""
     weights = sum(layer.weight_bytes for layer in network.layers if isinstance(layer, Affine))
     return (
         f"{len(network.layers)} layers, {readable(weights)} of weights, "
@@ -119,7 +119,7 @@ def _total(network: IntegerNetwork, outputs: tuple[Buffer, ...]) -> tuple[str, .
 
 
 def described(network: IntegerNetwork, outputs: NDArray[Any]) -> Iterator[str]:
-    """A few words on a batch of outputs, and the first of them."""
+    """A description of a batch of outputs, and the first of them."""
     yield f"{len(outputs):,} outputs of shape {by(outputs.shape[1:])}, {outputs.dtype}"
     rows = outputs.reshape(len(outputs), math.prod(outputs.shape[1:]))
     classes = None

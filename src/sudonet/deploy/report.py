@@ -1,4 +1,4 @@
-"""What a model lost and what it saved when it became integers, layer by layer."""
+"""A compiled network compared with its model: accuracy, codes and sizes, layer by layer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LayerReport:
     weight_float32_bytes, weight_bytes, threshold_bytes
         Weights in the model, weights in the network's file, and the tables after them.
     output
-        What the layer gives.
+        The layer's output.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Report:
     rows
         How many examples there were.
     same_answers
-        Share of the rows for which both tell the same class; None without classes.
+        Share of the rows for which both give the same class; None without classes.
     same_codes
         Share of the rows for which all units of both give the same codes, as far as known.
     layers
         A row for every layer.
     input
-        What goes in.
+        The network's input.
     arena_bytes, arena_packed_bytes
         RAM between input and output in exported C with ``optimise="speed"`` and
         ``optimise="ram"``; None if the network cannot be exported as C.
@@ -249,7 +249,7 @@ def _notes(found: Report) -> list[str]:
     if found.same_answers is not None:
         notes.append(f"the same class: {_percent(found.same_answers)} of the rows")
     if found.same_codes is None:
-        notes.append("the model calls no units that could be compared: make them modules")
+        notes.append("codes cannot be compared, the model calls no units: make them modules")
     else:
         first = found.first_difference
         notes.append(
@@ -260,7 +260,7 @@ def _notes(found: Report) -> list[str]:
 
 
 def _percent(share: float | None) -> str:
-    """Never 100 % for what is less."""
+    """A share in per cent, never rounded up to 100 %."""
     if share is None:
         return "-"
     return f"{100 * share if share == 1 else min(100 * share, 99.99):.2f} %"

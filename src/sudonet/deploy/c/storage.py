@@ -1,4 +1,4 @@
-"""How integers lie in a microcontroller's memory."""
+"""How integers are stored in a microcontroller's memory."""
 
 from __future__ import annotations
 
