@@ -23,18 +23,18 @@ MOST_LAYERS = 64
 """SUDO_MAX_LAYERS of csrc/sudonet.h."""
 
 LARGEST_STACK = 32
-"""Networks that share prepared minibatches; more would not make them cheaper."""
+"""Most networks that share prepared minibatches; more would save nothing."""
 
 STACK_SECONDS = 60
-"""How long a stack may take, by estimate, if it is not one network: so much a crash can cost."""
+"""Estimated limit of a stack of several networks, which a crash would lose."""
 
 SLICE_SECONDS = 0.2
-"""How long a call into C may take, by estimate: an interrupt waits that long."""
+"""Estimated limit of one call into C, for which an interrupt has to wait."""
 
 SLICE_BYTES = 1 << 20
-"""Prepared minibatches of a slice stay in cache."""
+"""Limit of the prepared minibatches of a call, so that they stay in cache."""
 
-_STEP_SECONDS, _FLOP_SECONDS = 3e-6, 1 / 30e9  # rough, and on the slow side
+_STEP_SECONDS, _FLOP_SECONDS = 3e-6, 1 / 30e9  # rough, rather too slow
 
 _LOSS = {"squared_error": 0, "cross_entropy": 1}
 _OPTIMISER = {"adam": 0, "momentum": 1}
@@ -49,12 +49,12 @@ class NativeEngine:
 
     @staticmethod
     def refusal(spec: AnySpec) -> str | None:
-        """Why ``spec`` cannot be trained here, in words, or None if it can."""
+        """Why ``spec`` cannot be trained here; None if it can."""
         if not isinstance(spec, Spec):
-            return "trains no convolutions"
+            return "cannot train convolutions"
         layers = len(spec.sizes) - 1
         return (
-            f"trains {MOST_LAYERS} layers at most, got {layers}" if layers > MOST_LAYERS else None
+            f"trains at most {MOST_LAYERS} layers, got {layers}" if layers > MOST_LAYERS else None
         )
 
     @staticmethod
@@ -65,20 +65,20 @@ class NativeEngine:
 
     @staticmethod
     def largest_stack(spec: AnySpec) -> int:
-        """So many that their results, which come together, are not long in coming."""
+        """Few enough that their results, which come together, come soon."""
         assert isinstance(spec, Spec)
         seconds = max(1, spec.steps) * _seconds_a_step(spec, spec.batch_size)
         return max(1, min(LARGEST_STACK, int(STACK_SECONDS / seconds)))
 
     @staticmethod
     def least_stack(spec: AnySpec) -> int:
-        """So many that preparing a minibatch for all costs little beside training them."""
+        """Enough that preparing a shared minibatch costs little beside training."""
         return max(1, 2000 // spec.parameters)
 
     def train(
         self, stack: Sequence[tuple[int, Spec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
-        """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
+        """Train a stack; ``tick`` is told the network-steps done and returns whether to go on."""
         spec = stack[0][1]
         begun, cpu_begun = time.perf_counter(), time.thread_time()
         batch = min(spec.batch_size, len(data))
@@ -152,7 +152,7 @@ def _seconds_a_step(spec: Spec, batch: int) -> float:
 
 
 class _Losses:
-    """Adds the losses of steps up to epochs."""
+    """Averages the losses of steps over epochs."""
 
     def __init__(self, networks: int, steps_an_epoch: int, steps: int) -> None:
         self._of = steps_an_epoch
@@ -175,7 +175,7 @@ class _Losses:
 
 
 class _Network:
-    """A network's memory and its structure for C."""
+    """A network's memory, and the structure by which C finds it."""
 
     def __init__(self, spec: Spec, lanes: int) -> None:
         self.sizes = np.array(spec.sizes, np.int32)

@@ -1,4 +1,4 @@
-"""The figures of the page: drawn into files, and once more small enough to be embedded."""
+"""The figures of the page: as files, and as small images that are embedded."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ MORE_CAPTIONS = {
 }
 
 COLOURS = 256
-"""Few enough for a small PNG, enough for a smooth scale of colours."""
+"""Colours of an embedded PNG: few enough for a small file, enough for smooth scales."""
 
 COLOURFUL = ("autoencoder",)
-"""Figures that need more colours than that; they become JPEGs."""
+"""Figures that need more colours; they are embedded as JPEG."""
 
 LINKS = "figures"
 """The folder of the files, beside the page."""
@@ -104,8 +104,8 @@ def pictures(folder: Path, out: Path) -> Iterator[Picture]:
 def levels(folder: Path) -> dict[str, Any] | None:
     """The boards of ``checkerboard-levels`` for the page's script; None if not made.
 
-    Bytes of one board follow another's, row by row, lowest y first: 0 stands for -1, 255
-    for +1.
+    The boards follow one another, each row by row, lowest y first, a byte a point: 0 stands
+    for -1, 255 for +1.
     """
     try:
         arrays, meta = read(folder / "checkerboard-levels.npz")
@@ -128,7 +128,7 @@ def _about(name: str) -> str:
 def _caption(name: str, meta: Meta) -> str:
     if name in CAPTIONS:
         return caption(name, meta)
-    # How networks were trained is said alike for all figures.
+    # All figures describe the training in the same words.
     return MORE_CAPTIONS[name] + caption("unit", meta).removeprefix(CAPTIONS["unit"])
 
 
@@ -149,7 +149,7 @@ def _embedded(path: Path, colourful: bool) -> tuple[str, tuple[int, int]]:
     with Image.open(path) as image:
         plain = image.convert("RGB")
         if colourful:
-            # Colours at full resolution: halving it would blur letters.
+            # No chroma subsampling, which would blur letters.
             plain.save(file, "JPEG", quality=88, subsampling=0, optimize=True)
         else:
             few = plain.quantize(COLOURS, dither=Image.Dither.NONE)
