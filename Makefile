@@ -62,9 +62,9 @@ $(BIN)/python:
 	$(PIP) --editable .
 	@touch $@
 
-.venv/installed-dev: .venv/installed
+.venv/installed-dev: $(BIN)/python $(SOURCES)
 	$(PIP) --editable '.[dev]'
-	@touch $@
+	@touch .venv/installed $@
 
 .venv/installed-bench: .venv/installed
 	$(PIP) --editable '.[bench]'

@@ -1,4 +1,4 @@
-"""Multiply-adds of PyTorch's own layers, for :mod:`sudonet.summary`."""
+"""Multiply-adds of PyTorch's own layers, for :func:`sudonet.summary`."""
 
 from __future__ import annotations
 

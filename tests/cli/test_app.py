@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import sudonet
 from sudonet import cli, native
-from sudonet.cli._unit import FORMATS
+from sudonet.cli._choices import PICTURES
 from sudonet.native import cpu
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -64,7 +64,7 @@ def test_help_has_an_example(command):
     assert f"sudonet {command}" in result.stdout.split("Example:")[1]
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", PICTURES)
 def test_plot_unit_takes_the_format_from_the_suffix(tmp_path, suffix):
     out = tmp_path / f"units{suffix}"
     result = run("plot-unit", "SUDO-4,r-sudo-8-full", out)

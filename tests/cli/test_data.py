@@ -175,7 +175,7 @@ def test_fetch_without_names_fetches_what_experiments_need(folder, site):
 
 def test_fetch_refuses_before_it_begins(folder, site):
     for arguments, words in (
-        (["mnist", "imagenet"], "'imagenet': choose from mnist, cifar10, imagenet32"),
+        (["mnist", "imagenet"], "'imagenet' is not one of 'mnist', 'cifar10', 'imagenet32'"),
         (["mnist", "imagenet32"], "read https://image-net.org/download.php, then fetch it with "),
     ):
         result = run("fetch", *arguments)

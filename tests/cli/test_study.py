@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -85,7 +86,7 @@ def test_a_budget_says_what_it_left_out():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--preset", "fast"], ["'fast'", "quick, standard, paper"]),
+        (["--preset", "fast"], ["--preset", "'fast'", "'quick', 'standard', 'paper'"]),
         (["--tables", "chess"], ["'chess'", "checkerboard-1"]),
         (["--levels", "3"], ["3 levels", "256"]),
         (["--levels", "two"], ["--levels", "'two'"]),
@@ -94,7 +95,10 @@ def test_a_budget_says_what_it_left_out():
         (["--seeds", "99999999999999999999"], ["seeds must be from 0 to"]),
         (["--budget", "soon"], ["--budget", "'soon'", "30m"]),
         (["--budget", "0m"], ["'0m'"]),
-        (["--engine", "jax"], ["'jax'", "native"]),
+        (["--executor", "slurm"], ["--executor", "'slurm'", "'local', 'ray'"]),
+        (["--address", "auto"], ["--address", "--executor ray"]),
+        (["--executor", "ray", "--dry-run"], ["--dry-run", "--simulate-cpus"]),
+        (["--engine", "jax"], ["--engine", "'jax'", "'native'"]),
     ],
 )
 def test_options_that_cannot_be(options, words):
@@ -133,8 +137,12 @@ def test_a_table_in_every_form(store):
     assert len(list(csv.reader(text.splitlines()))) == 31
     text = run("table", "regression-2", "--store", store, "--format", "latex").stdout
     assert r"\begin{tabular}" in text
-    check_user_error(run("table", "regression-2", "--store", store, "--format", "xml"), "'xml'")
-    check_user_error(run("table", "regression-9", "--store", store), "'regression-9'")
+    check_user_error(
+        run("table", "regression-2", "--store", store, "--format", "xml"), "'xml'", "'latex'"
+    )
+    check_user_error(
+        run("table", "regression-9", "--store", store), "'regression-9'", "regression-4"
+    )
 
 
 def test_the_claims(store):
@@ -156,6 +164,46 @@ def test_exports(store, tmp_path, monkeypatch):
     check_user_error(run("export-results", tmp_path / "rows.parquet", "--store", store), "pyarrow")
 
 
+def test_a_dry_run_is_the_plan(store):
+    options = ["--tables", "regression-2", "--levels", "8", "--budget", "1h", "--threads", 3]
+    planned = run("plan", *options, "--store", store)
+    assert planned.exit_code == 0
+    assert next(line for line in planned.stdout.splitlines() if "all" in line).count(" 6 ")
+    assert run("reproduce", "--dry-run", *options, "--store", store).stdout == planned.stdout
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Where figures were made, in place of making them."""
+    folders = []
+    monkeypatch.setattr("sudonet.study.figures.make", lambda folder, **_: folders.append(folder))
+    monkeypatch.setattr("sudonet.report.figures.draw_all", lambda folder, out: [])
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "folder"),
+    [
+        ([], [], "out"),
+        (["--store", "a/store"], [], "a"),
+        ([], ["--store", "b/store"], "b"),
+        (["--store", "a/store"], ["--store", "b/store"], "b"),
+    ],
+)
+def test_figures_lie_beside_the_store(drawn, before, after, folder):
+    result = run("reproduce", *before, "figures", *after)
+    assert result.exit_code == 0, result.output
+    assert drawn == [Path(folder) / "figures"]
+    assert f"to {folder}/figures" in result.stdout
+
+
+@pytest.mark.parametrize("option", [["--preset", "quick"], ["--dry-run"], ["--cpus-per-task", 2]])
+def test_options_of_tables_are_not_for_figures(drawn, option):
+    result = run("reproduce", "--store", "a/store", *option, "figures")
+    check_user_error(result, f"{option[0]} is for the tables", "--share, --out and --store")
+    assert drawn == []
+
+
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     command = [sys.executable, "-m", "sudonet.cli", "reproduce", "--preset", "standard"]
@@ -175,6 +223,6 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)[0]
     assert process.returncode == 130
-    assert "the same command goes on with it" in output
+    assert "the same command continues" in output
     with Store.read(tmp_path / "store") as store:
         assert 0 < len(store.rows()) < 180

@@ -321,6 +321,22 @@ def test_the_header_states_what_comes_in_and_goes_out(tmp_path):
     assert "argmax" not in text
 
 
+def test_a_network_writes_itself(tmp_path):
+    network, samples = reference().network, np.zeros((2, 784), np.uint8)
+    options = {"optimise": "flash", "samples": samples}
+    made = network.to_c(str(tmp_path / "new" / "folder"), "digits", **options)
+    wanted = c.write(network, tmp_path, "digits", **options)
+    assert made.sizes == wanted.sizes
+    for found, other in zip(
+        (made.source, made.header, made.main),
+        (wanted.source, wanted.header, wanted.main),
+        strict=True,
+    ):
+        assert found == tmp_path / "new" / "folder" / other.name
+        assert found.read_bytes() == other.read_bytes()
+    assert network.to_c(tmp_path / "plain").main is None
+
+
 def test_floating_point_is_refused():
     model = nn.Sequential(nn.Linear(4, 3), sudonet.SUDO(4), nn.Linear(3, 2))
     network = deploy.compile(model, {"2": "float32"}, inputs=c_networks.PIXELS)

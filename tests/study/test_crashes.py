@@ -73,11 +73,11 @@ def on_a_small_disk(path):
     with Store.open(path) as store:
         store.add(replica(0))
         fill_up(junk)
-        with pytest.raises(StoreError, match=r"results.sqlite: .*full\. Make room"):
+        with pytest.raises(StoreError, match=r"results.sqlite: .*full\. Free space"):
             add_all(store, range(1, 1000))
         kept = [row.trial.seed for row in store.rows()]
     fill_up(junk)
-    with pytest.raises(StoreError, match=r"No space left on device.*a disk with room"):
+    with pytest.raises(StoreError, match=r"No space left on device.*a disk with space"):
         Store.open(path)
     assert seeds_in(path) == kept == list(range(len(kept)))
     junk.unlink()
@@ -91,7 +91,7 @@ def on_a_read_only_disk(path):
     filled(path, 40)
     subprocess.run([*remount, "remount,ro"], check=True)
     assert seeds_in(path) == list(range(40))
-    with pytest.raises(StoreError, match=r"Read-only file system.*folder that you may use"):
+    with pytest.raises(StoreError, match=r"Read-only file system.*in a writable folder"):
         Store.open(path)
     subprocess.run([*remount, "remount,rw"], check=True)
     pid = os.fork()
@@ -211,7 +211,7 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays(path):
     with Store.open(path) as store:
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0] + 3
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(StoreError, match=r"sqlite: .*disk is full. Make room .*are kept"):
+        with pytest.raises(StoreError, match=r"sqlite: .*disk is full. Free space .*are kept"):
             add_all(store, range(1000))
         kept = len(store.rows())
         assert kept > 0
@@ -224,7 +224,7 @@ def test_a_full_disk_is_an_error_and_what_was_written_stays(path):
 def test_a_limit_on_file_size_is_an_error_and_what_was_written_stays(path, other):
     other.start(add_within, path, 40_000)
     message, kept = other.rest()
-    assert message.startswith(f"cannot write to {path}: disk I/O error. Look at the disk")
+    assert message.startswith(f"cannot write to {path}: disk I/O error. Check disk")
     assert seeds_in(path) == list(range(int(kept)))
     assert int(kept) > 0
 

@@ -6,6 +6,7 @@ import pytest
 from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.autoencoder import shades
 from sudonet.experiments.data import natural_images, photograph
+from sudonet.experiments.presets import PRESETS
 from sudonet.study.figures import MORE, read
 from sudonet.train import Convolution, ConvolutionalSpec, Spec, train
 from tests.study.made_figures import SHARE, made
@@ -62,7 +63,9 @@ def test_only_photographs_that_anybody_may_show_are_kept(folder):
 def test_reconstructions_are_those_of_the_networks(folder):
     arrays, meta = read(folder / "autoencoder.npz")
     said = meta["specs"]["sudo-4"]
-    assert said["steps"] == round(SHARE * EXPERIMENTS["autoencoder"].protocol("conv", 1).steps)
+    full = EXPERIMENTS["autoencoder"].protocol("conv", 1)
+    assert said["steps"] == round(meta["share"] * full.steps)
+    assert meta["share"] == SHARE * PRESETS["standard"].of("autoencoder", "conv").steps
     layers = tuple(Convolution(**layer) for layer in said["layers"])
     spec = ConvolutionalSpec(**tuples(said) | {"layers": layers})
     (result,) = train([spec], EXPERIMENTS["autoencoder"].task().data, threads=1)

@@ -121,7 +121,7 @@ def test_a_column_that_is_gone_is_named(newer, tmp_path):
     sql(newer, "ALTER TABLE trials DROP COLUMN loss")
     message = (
         f"{newer} has schema version {NEWER}, this sudonet knows {VERSION} and needs columns "
-        "that are not there: metrics, loss. Update sudonet to read it"
+        "that are missing: metrics, loss. Update sudonet to read it"
     )
     with pytest.raises(StoreError) as caught:
         Store.read(newer)

@@ -13,8 +13,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn, tanh
 
 from sudonet import RSUDO, SUDO, Staircase
+from sudonet._convert import Change, convert
 from sudonet._hidden_activations import NotReplaced
-from sudonet.convert import Change, convert
 from sudonet.units import SMOOTH, StaircaseUnit
 
 torch.set_num_threads(1)

@@ -9,7 +9,7 @@ from torch.nn.utils import prune
 
 import sudonet
 from sudonet import Staircase
-from sudonet.convert import convert
+from sudonet._convert import convert
 from sudonet.lean import CodedLinear, SUDOLinear, codes_of, values_of
 
 NAMES = ["sudo-2", "sudo-16", "sudo-300", "sudo-9-sigmoid", "sudo-5-relu6", "r-sudo-8", "r-sudo-7"]

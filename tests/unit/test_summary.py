@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 from sudonet import RSUDO, SUDO
-from sudonet.summary import Layer, summary
+from sudonet._summary import Layer, summary
 
 
 def mlp(activation: nn.Module) -> nn.Sequential:
@@ -128,7 +128,7 @@ class TestTable:
 
     def test_rich_is_imported_only_to_print(self) -> None:
         code = (
-            "import sys, torch; from sudonet.summary import summary; "
+            "import sys, torch; from sudonet._summary import summary; "
             "str(summary(torch.nn.Tanh(), (1,))); sys.exit('rich' in sys.modules)"
         )
         subprocess.run([sys.executable, "-c", code], check=True)

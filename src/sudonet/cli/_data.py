@@ -6,32 +6,28 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
 
 from sudonet import _settings
+from sudonet.cli._choices import DataSet
 from sudonet.cli._fail import fail
+from sudonet.cli._group import Group
 
-app = typer.Typer(no_args_is_help=True, help="List and fetch the experiments' data sets.")
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="List and fetch the experiments' data sets."
+)
 
 
 @app.command("list")
 def list_data() -> None:
     """Show every data set: what is used now, where it is, its size, whether it is intact.
 
-    Ends with exit code 1 if a data set is damaged or there only in part.
+    The exit code is 1 if a data set is damaged or incomplete.
 
     Example: sudonet data list
     """
+    from rich.console import Console
+    from rich.table import Table
+
     from sudonet.experiments.data import DataError, listing
 
     try:
@@ -52,30 +48,32 @@ def list_data() -> None:
 @app.command()
 def fetch(
     names: Annotated[
-        Optional[list[str]],  # noqa: UP045 (typer reads it on Python 3.10)
+        Optional[list[DataSet]],  # noqa: UP045 (typer reads it on Python 3.10)
         typer.Argument(
-            metavar="[NAME]...",
-            help="mnist, cifar10, imagenet32. With none: mnist, and imagenet32 with "
-            "--accept-terms, cifar10 without.",
+            metavar="NAME",
+            help="By default mnist, and imagenet32 with --accept-terms or else cifar10.",
         ),
     ] = None,
     folder: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            metavar="FOLDER", help="Where to put them; by default where they are looked for."
+            metavar="FOLDER", help="Where to put them. By default where the study looks for them."
         ),
     ] = None,
     accept_terms: Annotated[
         bool,
-        typer.Option("--accept-terms", help="You agreed to ImageNet's terms of access."),
+        typer.Option(
+            "--accept-terms", help="Confirm that you agreed to ImageNet's terms of access."
+        ),
     ] = False,
 ) -> None:
-    """Fetch data sets. What is there is kept; what was cut off goes on.
+    """Fetch data sets. Complete files are kept; interrupted downloads are resumed.
 
     Example: sudonet data fetch
 
     Example: sudonet data fetch mnist cifar10 --folder ~/data
     """
+    from sudonet.cli._bars import Bars
     from sudonet.experiments.data import DataError, wanted
     from sudonet.experiments.data import fetch as fetch_data
 
@@ -84,7 +82,7 @@ def fetch(
     done: list[str] = []
     failures: list[str] = []
     try:
-        chosen = wanted(names or [], into, accept_terms=accept_terms)
+        chosen = wanted([name.value for name in names or []], into, accept_terms=accept_terms)
     except (DataError, ValueError) as error:
         fail(str(error))
     with Bars() as bars:
@@ -103,24 +101,3 @@ def fetch(
         fail("\n".join(failures))
     if into != usual:
         typer.echo(f"To have them used: export {_settings.DATA}={into.resolve()}")
-
-
-class Bars(Progress):
-    """A bar for every file that is fetched."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True, markup=False, highlight=False),
-        )
-        self._known: dict[str, TaskID] = {}
-
-    def show(self, name: str, have: int, size: int | None) -> None:
-        """Show that ``have`` bytes of ``size`` are there; a bar without end if it is None."""
-        if name not in self._known:
-            self._known[name] = self.add_task(name, total=size)
-        self.update(self._known[name], completed=have, total=size)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from sudonet.cli._choices import Bits, Format, Mcu, Optimise, Target, Thresholds, Weights
 from sudonet.cli._fail import fail
+from sudonet.cli._models import model_of
+from sudonet.cli._options import check_picture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import nn
-    from torch.export import ExportedProgram
 
     from sudonet.deploy import Grid, IntegerNetwork
 
 NetworkFile = Annotated[
-    Path, typer.Argument(metavar="NET", help="An integer network, the file of sudonet compile.")
+    Path,
+    typer.Argument(metavar="NET", help="An integer network: a file that sudonet compile wrote."),
 ]
-
-FORMATS = ("onnx", "qonnx", "c")
-PICTURES = (".png", ".svg", ".pdf")
 
 
 def compile_(
@@ -34,34 +29,37 @@ def compile_(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A program of torch.export.save (model.pt2), or package.module:factory, a "
-            "function that makes the model; the current folder is searched too.",
+            help="A program that torch.export.save wrote (model.pt2), or package.module:factory, "
+            "a function that returns the model. The current folder is searched too.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The network's file.")],
-    weights: Annotated[str, typer.Option(help="int8, int4, ternary, binary or float32.")] = "int8",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    weights: Annotated[Weights, typer.Option(help="What weights become.")] = Weights.INT8,
     value_range: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--range", metavar="LOW,HIGH", help="Between which values inputs lie: 0,1."),
+        typer.Option("--range", metavar="LOW,HIGH", help="The range of the inputs: 0,1."),
     ] = None,
-    bits: Annotated[int, typer.Option(help="Of the input's integers: 8 or 16.")] = 8,
+    bits: Annotated[Bits, typer.Option(help="Of the input's integers.")] = Bits.EIGHT,
     shape: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="SIZES", help="Of one example: 1,28,28."),
+        typer.Option(metavar="SIZES", help="The shape of one example: 1,28,28."),
     ] = None,
     calibration: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Examples of inputs, .npy: they tell range and shape."),
+        typer.Option(metavar="FILE", help="Inputs (.npy) that give range and shape."),
     ] = None,
-    thresholds: Annotated[str, typer.Option(help="auto, channel or shared.")] = "auto",
+    thresholds: Annotated[
+        Thresholds,
+        typer.Option(help="Per channel (exact) or shared (smaller); auto decides for each unit."),
+    ] = Thresholds.AUTO,
     state_dict: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Weights for the model of a factory."),
+        typer.Option(metavar="FILE", help="Weights for the factory's model."),
     ] = None,
 ) -> None:
-    """Make an integer network of a trained model.
+    """Compile a trained model to an integer network.
 
-    Nothing in a file is unpickled or run: programs and weights that would need it are refused.
+    Nothing in a file is unpickled or run: a program or weights that would need it are refused.
 
     Example: sudonet compile model.pt2 --range 0,1 --out net.sudo
 
@@ -73,12 +71,12 @@ def compile_(
     examples = None if calibration is None else _array(calibration)
     try:
         found = deploy.compile(
-            _model(source, state_dict),
-            weights,
+            model_of(source, state_dict),
+            weights.value,
             examples,
-            inputs=_grid(value_range, examples, bits),
+            inputs=_grid(value_range, examples, int(bits.value)),
             shape=None if shape is None else _sizes(shape),
-            thresholds=thresholds,
+            thresholds=thresholds.value,
         )
         found.save(out)
     except ValueError as error:
@@ -90,11 +88,11 @@ def inspect(
     network: NetworkFile,
     data: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Inputs, .npy: which codes come out of each layer?"),
+        typer.Option(metavar="FILE", help="Inputs (.npy), to count the codes of each layer."),
     ] = None,
     picture: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Draw them: .png, .svg or .pdf. Needs --data."),
+        typer.Option(metavar="FILE", help="Draw the counts: .png, .svg or .pdf. Needs --data."),
     ] = None,
 ) -> None:
     """Show a network's layers: shapes, units, weights, thresholds, bytes, multiply-adds.
@@ -109,8 +107,8 @@ def inspect(
     found = _network(network)
     if picture is not None and data is None:
         fail("--picture draws the codes of some inputs: give them by --data inputs.npy")
-    if picture is not None and picture.suffix.lower() not in PICTURES:
-        fail(f"cannot write {picture}: its name must end in one of {', '.join(PICTURES)}")
+    if picture is not None:
+        check_picture(picture)
     counts = None
     try:
         if data is not None:
@@ -128,31 +126,32 @@ def inspect(
 
 def export(
     network: NetworkFile,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}.")],
+    to: Annotated[Format, typer.Option(help="The format to write.")],
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
             metavar="PATH",
-            help="The file to write, for C the folder. By default the network's name with "
-            "another ending, and this folder.",
+            help="The file to write, or the folder for C. By default NET's name with the "
+            "format's suffix, or the current folder for C.",
         ),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="ONNX with every number as in the reference; slower.")
+        bool,
+        typer.Option("--exact", help="ONNX that agrees with the reference bit by bit, but slower."),
     ] = False,
     target: Annotated[
-        str, typer.Option(help="For whom ONNX is to be fast: onnxruntime or openvino.")
-    ] = "onnxruntime",
-    optimise: Annotated[str, typer.Option(help="C for speed, flash or ram.")] = "speed",
+        Target, typer.Option(help="The run time that ONNX is made for.")
+    ] = Target.ONNXRUNTIME,
+    optimise: Annotated[Optimise, typer.Option(help="What C is optimised for.")] = Optimise.SPEED,
     main: Annotated[
-        bool, typer.Option("--main", help="With the C, a program that tests it on samples.")
+        bool, typer.Option("--main", help="Write a C program, too, that tests the C on samples.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Compile that program here, run it and compare.")
+        bool, typer.Option("--check", help="Compile and run that program here.")
     ] = False,
     samples: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Inputs for --main and --check, .npy; else random."),
+        typer.Option(metavar="FILE", help="Inputs (.npy) for --main and --check; else random."),
     ] = None,
 ) -> None:
     """Write a network in a format that others read.
@@ -161,22 +160,20 @@ def export(
 
     Example: sudonet export net.sudo --to c --out firmware --check
     """
-    if to not in FORMATS:
-        fail(f"--to must be one of {', '.join(FORMATS)}, got {to!r}")
-    if to != "onnx" and (exact or target != "onnxruntime"):
-        fail(f"--exact and --target are for --to onnx, got --to {to}")
-    if to != "c" and (optimise != "speed" or main or check or samples):
-        fail(f"--optimise, --main, --check and --samples are for --to c, got --to {to}")
+    if to is not Format.ONNX and (exact or target is not Target.ONNXRUNTIME):
+        fail(f"--exact and --target are for --to onnx, got --to {to.value}")
+    if to is not Format.C and (optimise is not Optimise.SPEED or main or check or samples):
+        fail(f"--optimise, --main, --check and --samples are for --to c, got --to {to.value}")
     found = _network(network)
-    path = out or (Path() if to == "c" else Path(f"{network.stem}.{to}"))
+    path = out or (Path() if to is Format.C else Path(f"{network.stem}.{to.value}"))
     try:
-        if to == "onnx":
-            found.to_onnx(path, exact=exact, target=target)
-        elif to == "qonnx":
+        if to is Format.ONNX:
+            found.to_onnx(path, exact=exact, target=target.value)
+        elif to is Format.QONNX:
             found.to_qonnx(path)
         else:
             inputs = _samples(found, samples) if main or check or samples else None
-            _to_c(found, path, network.stem, optimise, inputs, check)
+            _to_c(found, path, network.stem, optimise.value, inputs, check)
             return
     except (ImportError, RuntimeError, TypeError, ValueError) as error:
         fail(str(error))
@@ -193,12 +190,12 @@ def _to_c(
     inputs: NDArray[Any] | None,
     run_it: bool,
 ) -> None:
-    from sudonet.deploy import c
-
-    made = c.write(network, folder, name, optimise=optimise, samples=inputs)
+    made = network.to_c(folder, name, optimise=optimise, samples=inputs)
     files = [made.source, made.header, *([made.main] if made.main else [])]
     typer.echo(f"wrote {', '.join(map(str, files))}")
     if run_it and inputs is not None:
+        from sudonet.deploy import c
+
         checked = c.check(network, inputs, folder, name, optimise=optimise)
         typer.echo(checked.report)
         if not checked.passed:
@@ -217,12 +214,14 @@ def _samples(network: IntegerNetwork, path: Path | None) -> NDArray[Any]:
 
 def size(
     network: NetworkFile,
-    mcu: Annotated[
-        str, typer.Option(help="cortex-m0, cortex-m3, cortex-m4 or rv32imac.")
-    ] = "cortex-m4",
-    optimise: Annotated[str, typer.Option(help="speed, flash or ram.")] = "speed",
+    mcu: Annotated[Mcu, typer.Option(help="The microcontroller.")] = Mcu.CORTEX_M4,
+    optimise: Annotated[
+        Optimise, typer.Option(help="What the C is optimised for.")
+    ] = Optimise.SPEED,
 ) -> None:
-    """Say what flash and RAM a network takes of a microcontroller, by its cross compiler.
+    """Show the flash and RAM that a network takes of a microcontroller.
+
+    The network is compiled by the microcontroller's cross compiler.
 
     Example: sudonet size net.sudo --mcu cortex-m0
     """
@@ -230,7 +229,7 @@ def size(
 
     found = _network(network)
     try:
-        typer.echo(c.size(found, mcu, optimise=optimise))
+        typer.echo(c.size(found, mcu.value, optimise=optimise.value))
     except (RuntimeError, ValueError) as error:
         fail(str(error))
 
@@ -238,11 +237,12 @@ def size(
 def run(
     network: NetworkFile,
     inputs: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="One input or a batch, .npy: integers or reals.")
+        Path,
+        typer.Argument(metavar="INPUT", help="One input or a batch (.npy): integers or reals."),
     ],
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Where outputs go, .npy."),
+        typer.Option(metavar="FILE", help="Write the outputs (.npy)."),
     ] = None,
 ) -> None:
     """Run a network on inputs.
@@ -292,89 +292,7 @@ def _array(path: Path) -> NDArray[Any]:
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror or error}")
     except Exception as error:  # a damaged header may be anything
-        fail(f"{path} is no array of numbers, as numpy.save writes it: {error}")
-    return found
-
-
-def _model(source: str, state_dict: Path | None) -> nn.Module | ExportedProgram:
-    if source.endswith(".pt2"):
-        if state_dict is not None:
-            fail("--state-dict is for package.module:factory: a .pt2 file has its weights in it")
-        return _program(Path(source))
-    if not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", source):
-        fail(
-            f"SOURCE must be a .pt2 file of torch.export.save or package.module:factory, got "
-            f"{source!r}; a pickled model is refused, since it could run code"
-        )
-    return _made(source, state_dict)
-
-
-def _program(path: Path) -> ExportedProgram:
-    from sudonet.deploy.program_file import load_program
-
-    try:
-        return load_program(path)
-    except OSError as error:
-        fail(f"cannot read {path}: {error.strerror or error}")
-
-
-def _made(source: str, state_dict: Path | None) -> nn.Module:
-    from torch import nn
-
-    module, name = source.split(":")
-    with _current_folder():
-        try:
-            factory = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            fail(f"cannot find {source}: {error}")
-        try:
-            made = isinstance(factory, nn.Module) or not callable(factory)
-            model = factory if made else factory()
-        except Exception as error:  # it is the user's own
-            fail(f"{source} could not be called: {type(error).__name__}: {error}")
-    if not isinstance(model, nn.Module):
-        fail(f"{source} must give a torch.nn.Module, got {type(model).__name__}")
-    if state_dict is not None:
-        tensors = _tensors(state_dict)
-        try:
-            model.load_state_dict(tensors)
-        except (RuntimeError, AttributeError, TypeError) as error:
-            fail(f"{state_dict} does not fit {source}: {' '.join(str(error).split())}")
-    return model
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    """Search modules in the current folder too, as ``python -m`` does."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
-def _tensors(path: Path) -> Mapping[str, Any]:
-    """A state dict, of which nothing is unpickled but tensors."""
-    import torch
-
-    try:
-        if path.suffix == ".safetensors":
-            reader = importlib.import_module("safetensors.torch")
-            safe: Mapping[str, Any] = reader.load_file(path)
-            return safe
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        fail(f"cannot read {path}: {error.strerror or error}")
-    except ImportError:
-        fail(f"to read {path} install safetensors")
-    except Exception:  # a damaged file makes the readers raise anything
-        fail(
-            f"{path} is damaged or holds more than tensors, which could run code: write it by "
-            "torch.save(model.state_dict(), file)"
-        )
-    if not isinstance(found, Mapping):
-        fail(f"{path} must hold a state dict, got {type(found).__name__}")
+        fail(f"{path} is no array of numbers that numpy.save wrote: {error}")
     return found
 
 
@@ -384,8 +302,8 @@ def _grid(text: str | None, examples: NDArray[Any] | None, bits: int) -> Grid:
     if text is None:
         if examples is None:
             fail(
-                "how far do inputs range? Give --range 0,1 for pixels that were divided by 255, "
-                "or --calibration examples.npy"
+                "the range of the inputs is not known: give --range 0,1 for pixels divided by "
+                "255, or --calibration examples.npy"
             )
         return Grid.calibrated(examples, bits)
     try:

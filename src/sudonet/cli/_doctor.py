@@ -6,12 +6,8 @@ import platform
 from dataclasses import dataclass
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import sudonet
-from sudonet import native
-from sudonet.native.cpu import features
 
 
 @dataclass(frozen=True)
@@ -24,14 +20,17 @@ class Finding:
 
 
 def doctor() -> None:
-    """Say what this installation has: versions, C core, CPU, data sets.
+    """Show what this installation has: versions, C core, CPU, data sets.
 
-    Ends with exit code 1 if an environment variable has a value that cannot work.
+    The exit code is 1 if an environment variable has a value that cannot work.
 
     Example: sudonet doctor
 
     Example: SUDONET_DATA=~/data sudonet doctor
     """
+    from rich.console import Console
+    from rich.table import Table
+
     findings = [*_versions(), _core(), *_cpu(), *_data()]
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -56,6 +55,8 @@ def _versions() -> list[Finding]:
 
 
 def _core() -> Finding:
+    from sudonet import native
+
     try:
         core = native.status()
     except ValueError as error:
@@ -67,6 +68,8 @@ def _core() -> Finding:
 
 def _cpu() -> list[Finding]:
     import torch
+
+    from sudonet.native.cpu import features
 
     used = f"torch uses {torch.backends.cpu.get_cpu_capability()}"
     threads = Finding("threads", f"torch uses {torch.get_num_threads()}")

@@ -1,4 +1,4 @@
-"""What several commands take."""
+"""Options that several commands take."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from sudonet.cli._choices import PICTURES, EngineName, PresetName
 from sudonet.cli._fail import fail
 
 if TYPE_CHECKING:
@@ -18,44 +19,48 @@ STORE = Path("out/results.sqlite")
 
 # typer reads annotations at run time, on Python 3.10 too
 StorePath = Annotated[
-    Path, typer.Option("--store", metavar="FILE", help="Where results are kept, an SQLite file.")
+    Path, typer.Option("--store", metavar="FILE", help="The SQLite file that keeps the results.")
 ]
 Preset = Annotated[
-    str, typer.Option(help="quick (minutes), standard (a night) or paper (everything).")
+    PresetName, typer.Option(help="quick takes minutes, standard a night; paper is everything.")
 ]
 Tables = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Tables to run, with commas: checkerboard-2,mnist-4. All by default."),
+    typer.Option(metavar="NAMES", help="Tables to run: checkerboard-2,mnist-4. All by default."),
 ]
 Levels = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Levels to run, with commas: 2,16. Those of the preset by default."),
+    typer.Option(metavar="NUMBERS", help="Levels to run: 2,16. The preset's by default."),
 ]
 Seeds = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Replicas to run: 0,1,2 or a range 0-4. The preset's by default."),
+    typer.Option(metavar="NUMBERS", help="Replicas to run: 0,1,2 or 0-4. The preset's by default."),
 ]
 Budget = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Run what fits into this time: 90s, 30m, 8h."),
+    typer.Option(metavar="TIME", help="Run what fits into this time: 90s, 30m, 8h."),
 ]
 Picture = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(metavar="FILE", help="A picture to memorize in place of the stand-in."),
 ]
-Engine = Annotated[str, typer.Option(help="auto, native or torch.")]
+Threads = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(min=1, help="Networks to train at once. As many as there are cores by default."),
+]
+Engine = Annotated[
+    EngineName, typer.Option(help="native is the C core; auto takes it where it can.")
+]
 
 
-def planned(preset: str, tables: str | None, levels: str | None, seeds: str | None) -> Plan:
-    """The plan that a person asked for."""
+def planned(preset: PresetName, tables: str | None, levels: str | None, seeds: str | None) -> Plan:
+    """The plan that the options ask for."""
     from sudonet.experiments.presets import PRESETS
     from sudonet.study.plan import make_plan
 
-    if preset not in PRESETS:
-        fail(f"no preset is called {preset!r}: choose from {', '.join(PRESETS)}")
     try:
         return make_plan(
-            PRESETS[preset],
+            PRESETS[preset.value],
             tables.split(",") if tables else None,
             numbers("levels", levels) if levels else None,
             numbers("seeds", seeds) if seeds else None,
@@ -64,12 +69,10 @@ def planned(preset: str, tables: str | None, levels: str | None, seeds: str | No
         fail(str(error))
 
 
-def check_engine(engine: str) -> None:
-    """Refuse an engine that there is not."""
-    from sudonet.train import ENGINES
-
-    if engine not in ENGINES:
-        fail(f"no engine is called {engine!r}: choose from {', '.join(ENGINES)}")
+def check_picture(path: Path) -> None:
+    """Refuse a picture in a format that cannot be written."""
+    if path.suffix.lower() not in PICTURES:
+        fail(f"cannot write {path}: its name must end in one of {', '.join(PICTURES)}")
 
 
 def seconds(text: str) -> float:
@@ -81,7 +84,7 @@ def seconds(text: str) -> float:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """Whole numbers with commas between them; a-b means all from a to b."""
+    """Whole numbers separated by commas; a-b means all from a to b."""
     found: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())

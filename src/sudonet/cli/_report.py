@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from sudonet.cli._fail import fail
 from sudonet.cli._options import STORE, StorePath, figures_folder
@@ -16,7 +14,7 @@ from sudonet.cli._results import rows_and_note
 
 OUT = Path("out/report")
 PATIENCE = 2.0
-"""Seconds after which a person wants to see that something happens."""
+"""Seconds after which a progress bar appears."""
 
 
 def report(
@@ -25,12 +23,15 @@ def report(
         Path, typer.Option(metavar="FOLDER", help="Where the page and its files go.")
     ] = OUT,
 ) -> None:
-    """Write the results as a page that opens from disk, with files of its figures and tables.
+    """Write the results as one HTML page, with its figures and tables as files beside it.
 
     Example: sudonet report
 
     Example: sudonet report --store out/results.sqlite --out out/report
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
     from sudonet.report.page import write
 
     rows, note = rows_and_note(store)
@@ -47,8 +48,8 @@ def report(
         page = write(rows, figures_folder(store), out, progress, note)
     except OSError as error:
         fail(
-            f"cannot write to {error.filename or out}: {error.strerror or error}. Choose a folder "
-            "that you may use by --out"
+            f"cannot write to {error.filename or out}: {error.strerror or error}. Choose another "
+            "folder by --out"
         )
     except KeyboardInterrupt:
         fail(f"stopped: {out} may have some of the files")

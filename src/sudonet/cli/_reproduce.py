@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.console import Console
 
 from sudonet.cli import _options
+from sudonet.cli._choices import EngineName, Executor, PresetName
 from sudonet.cli._fail import fail
+from sudonet.cli._group import Group
 from sudonet.cli._options import STORE, StorePath, figures_folder
 
 if TYPE_CHECKING:
@@ -22,40 +23,38 @@ if TYPE_CHECKING:
     from sudonet.study.store import Row, Store
     from sudonet.study.view import View
 
-EXECUTORS = ("local", "ray")
-
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer(cls=Group, invoke_without_command=True)
 
 
 @app.callback()
 def reproduce(
     context: typer.Context,
-    preset: _options.Preset = "quick",
+    preset: _options.Preset = PresetName.QUICK,
     tables: _options.Tables = None,
     levels: _options.Levels = None,
     seeds: _options.Seeds = None,
     budget: _options.Budget = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and its estimated time, train nothing.")
+        bool, typer.Option("--dry-run", help="Train nothing; show what sudonet plan shows.")
     ] = False,
     store: StorePath = STORE,
     picture: _options.Picture = None,
-    threads: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Networks to train at once; all cores by default."),
-    ] = None,
-    engine: _options.Engine = "auto",
-    executor: Annotated[str, typer.Option(help="local: this machine; ray: a cluster.")] = "local",
+    threads: _options.Threads = None,
+    engine: _options.Engine = EngineName.AUTO,
+    executor: Annotated[
+        Executor, typer.Option(help="local is this machine, ray a cluster.")
+    ] = Executor.LOCAL,
     address: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT."),
+        typer.Option(
+            metavar="ADDRESS", help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT."
+        ),
     ] = None,
-    cpus_per_task: Annotated[int, typer.Option(min=1, help="CPUs that each task on Ray gets.")] = 1,
+    cpus_per_task: Annotated[int, typer.Option(min=1, help="CPUs for each task on Ray.")] = 1,
 ) -> None:
-    """Train the networks of the paper's tables and keep what came out.
+    """Train the networks of the paper's tables and store the results.
 
-    What is in the store already is not trained again, so a run that was stopped or killed
-    goes on where it was.
+    Networks that the store has are skipped, so the same command resumes a run.
 
     Example: sudonet reproduce --preset quick
 
@@ -64,70 +63,96 @@ def reproduce(
     Example: sudonet reproduce --preset paper --executor ray --address auto
     """
     if context.invoked_subcommand:
+        _prepare_figures(context, store)
         return
-    _options.check_engine(engine)
-    if executor not in EXECUTORS:
-        fail(f"no executor is called {executor!r}: choose from {', '.join(EXECUTORS)}")
-    if executor == "local" and (address or cpus_per_task > 1):
+    if executor is Executor.LOCAL and (address or cpus_per_task > 1):
         fail("--address and --cpus-per-task are for --executor ray")
-    seconds = _options.seconds(budget) if budget else None
+    if dry_run and executor is Executor.RAY:
+        fail("--dry-run is about this machine: for a cluster use sudonet plan --simulate-cpus 128")
+    if dry_run:
+        plan(preset, tables, levels, seeds, budget, store, picture, threads, engine)
+        return
     run = _Run(
         plan=_options.planned(preset, tables, levels, seeds),
         path=store,
         picture=picture,
-        engine=engine,
+        engine=engine.value,
         threads=threads,
-        budget=seconds,
-        ray=executor == "ray",
+        budget=_options.seconds(budget) if budget else None,
+        ray=executor is Executor.RAY,
         address=address,
         cpus_per_task=cpus_per_task,
     )
-    _guarded(run.show_plan if dry_run else run.train)
+    _guarded(run.train)
+
+
+def _prepare_figures(context: typer.Context, store: Path) -> None:
+    """Let ``figures`` use the store that was named before it; other options are for tables."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name != "store" and source is not None and source.name == "COMMANDLINE":
+            fail(
+                f"--{name.replace('_', '-')} is for the tables: sudonet reproduce figures takes "
+                "--share, --out and --store"
+            )
+    context.default_map = {"figures": {"store": str(store)}}
 
 
 def plan(
-    preset: _options.Preset = "quick",
+    preset: _options.Preset = PresetName.QUICK,
     tables: _options.Tables = None,
     levels: _options.Levels = None,
     seeds: _options.Seeds = None,
+    budget: _options.Budget = None,
     store: StorePath = STORE,
-    engine: _options.Engine = "auto",
+    picture: _options.Picture = None,
+    threads: _options.Threads = None,
+    engine: _options.Engine = EngineName.AUTO,
     simulate_cpus: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Simulate a cluster with so many CPUs; several with commas."),
+        typer.Option(
+            metavar="NUMBERS", help="Simulate clusters with these numbers of CPUs: 16,128."
+        ),
     ] = None,
 ) -> None:
-    """Show what is left to train and how long it takes, here or on a cluster.
+    """Show which networks are left to train and how long that takes, here or on a cluster.
 
     Example: sudonet plan --preset paper --simulate-cpus 2,16,128,1024
     """
-    _options.check_engine(engine)
     cpus = _options.numbers("simulate-cpus", simulate_cpus) if simulate_cpus else []
     if 0 in cpus:
         fail("--simulate-cpus must be at least 1, got 0")
-    run = _Run(_options.planned(preset, tables, levels, seeds), path=store, engine=engine)
+    run = _Run(
+        plan=_options.planned(preset, tables, levels, seeds),
+        path=store,
+        picture=picture,
+        engine=engine.value,
+        threads=threads,
+        budget=_options.seconds(budget) if budget else None,
+    )
     _guarded(lambda: run.show_plan(cpus))
 
 
 @app.command("figures")
 def figures(
     share: Annotated[
-        float, typer.Option(help="Share of the full training, above 0 and up to 1.")
+        float, typer.Option(help="The share of the full training, above 0 and up to 1.")
     ] = 1.0,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FOLDER", help="Where the pictures go; beside the store by default."),
+        typer.Option(metavar="FOLDER", help="Where the pictures go. Beside the store by default."),
     ] = None,
     store: StorePath = STORE,
 ) -> None:
     """Train the networks of the paper's ten figures and draw them.
 
-    What was trained before with the same settings is not trained again.
+    Networks that were trained before with the same settings are not trained again.
 
     Example: sudonet reproduce figures
 
     Example: sudonet reproduce figures --share 0.05
     """
+    from rich.console import Console
     from rich.progress import Progress
 
     from sudonet.experiments.data import DataError
@@ -145,14 +170,14 @@ def figures(
     except (FigureError, DataError, ValueError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        fail(f"stopped: figures that are finished are in {folder}; the same command goes on")
+        fail(f"stopped: finished figures are in {folder}; the same command continues")
     except OSError as error:
         fail(f"cannot write to {out or folder}: {error.strerror or error}")
     typer.echo(f"wrote {len(pictures)} figures to {out or folder}")
 
 
 def _guarded(action: Callable[[], None]) -> None:
-    """Errors of people, files and clusters end with one line."""
+    """Report errors of options, files and clusters in one line."""
     from sudonet.experiments.data import DataError
     from sudonet.study.cluster import ClusterError
     from sudonet.study.store import StoreError
@@ -179,6 +204,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         import torch
+        from rich.console import Console
 
         from sudonet.study.local import Tasks
 
@@ -215,8 +241,8 @@ class _Run:
                             view.finished(row)
                 except KeyboardInterrupt:
                     self.console.print(
-                        f"stopped: what was finished is in {self.path}; the same command goes on "
-                        "with it",
+                        f"stopped: finished networks are in {self.path}; the same command "
+                        "continues",
                         soft_wrap=True,
                         markup=False,
                     )

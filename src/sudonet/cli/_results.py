@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from sudonet.cli import _options
+from sudonet.cli._choices import TABLES, TableFormat
 from sudonet.cli._fail import fail
 from sudonet.cli._options import STORE, StorePath, figures_folder
 
@@ -17,18 +17,27 @@ if TYPE_CHECKING:
 
 
 def table(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="Such as checkerboard-2.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help=f"One of {', '.join(TABLES)}; with r- before it, such as r-mnist-4, that of the "
+            "rectified units.",
+        ),
+    ],
     store: StorePath = STORE,
     form: Annotated[
-        str, typer.Option("--format", help="terminal, md, csv, json or latex.")
-    ] = "terminal",
+        TableFormat, typer.Option("--format", help="csv and json have every cell in full.")
+    ] = TableFormat.TERMINAL,
 ) -> None:
-    """Show one table: ours beside the published cells.
+    """Show one table: our cells beside the published ones.
 
     Example: sudonet table checkerboard-2
 
     Example: sudonet table r-mnist-4 --format latex > table.tex
     """
+    from rich.console import Console
+
     from sudonet.experiments import EXPERIMENTS, GRIDS
     from sudonet.report import tables
     from sudonet.report.agreement import cells
@@ -38,20 +47,19 @@ def table(
     grid = GRIDS[name]
     rows, _ = rows_and_note(store)
     found = cells(grid, rows, EXPERIMENTS[grid.experiment].protocol)
-    if form == "terminal":
+    if form is TableFormat.TERMINAL:
         Console(highlight=False).print(tables.table(grid, found))
-        return
-    try:
-        typer.echo(tables.render(grid, found, form), nl=False)
-    except ValueError as error:
-        fail(str(error))
+    else:
+        typer.echo(tables.render(grid, found, form.value), nl=False)
 
 
 def claims(store: StorePath = STORE) -> None:
-    """Say which of the paper's 14 claims the results support.
+    """Show which of the paper's 14 claims the results support.
 
     Example: sudonet claims
     """
+    from rich.console import Console
+
     from sudonet.report.claims import judge
     from sudonet.report.summary import all_cells
     from sudonet.study.figures import FigureError, histograms

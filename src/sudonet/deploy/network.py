@@ -18,6 +18,7 @@ from sudonet.deploy.grid import Grid, Integers, array_of
 from sudonet.deploy.layers import Affine, Layer, RealScores, Scores, Shape
 
 if TYPE_CHECKING:
+    from sudonet.deploy.c import Written
     from sudonet.deploy.runtime import Program
 
 OUTPUTS = ("real", "tanh", "softmax", "argmax", "codes")
@@ -103,6 +104,49 @@ class IntegerNetwork:
         from sudonet.deploy.qonnx_file import to_qonnx
 
         to_qonnx(self, path)
+
+    def to_c(
+        self,
+        folder: str | Path,
+        name: str = "net",
+        *,
+        optimise: str = "speed",
+        samples: NDArray[Any] | None = None,
+    ) -> Written:
+        """Write the network as C99 for microcontrollers: NAME.c and NAME.h.
+
+        Parameters
+        ----------
+        folder
+            Made if it is not there.
+        name
+            Of the files, and the prefix of every name in them.
+        optimise
+            ``speed``, ``flash`` or ``ram``.
+        samples
+            Inputs, as the network itself takes them. With them NAME_main.c is written, a
+            program that runs the C on the samples and compares.
+
+        Returns
+        -------
+        Written
+            The files and their sizes; see :func:`sudonet.deploy.c.write`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from torch import nn
+        >>> from sudonet import SUDO, deploy
+        >>> model = nn.Sequential(nn.Linear(64, 30), SUDO(16), nn.Linear(30, 10))
+        >>> network = deploy.compile(model, inputs=deploy.Grid.of_range(0, 1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     written = network.to_c(folder, "digits", optimise="flash")
+        >>> written.source.name, written.header.name, written.sizes.weights
+        ('digits.c', 'digits.h', 2240)
+        """
+        from sudonet.deploy.c import write
+
+        return write(self, folder, name, optimise=optimise, samples=samples)
 
     def integers(self, x: NDArray[Any] | Tensor) -> tuple[Integers, bool]:
         """``x`` as a batch of input integers, and whether it was a single example."""

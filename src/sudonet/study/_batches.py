@@ -1,4 +1,4 @@
-"""Trials in portions for a cluster, and how long a cluster would take for them."""
+"""Batches of trials for a cluster, and a simulation of how long a cluster takes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sudonet.experiments import Trial
 Cost: TypeAlias = Callable[[Trial], float]
 
 SHORTEST, LONGEST = 30.0, 120.0
-"""Seconds that a batch should take: long beside what sending it costs, short enough that
-all CPUs finish at about the same time and little is lost when one dies."""
+"""Seconds that a batch should take: long compared with the cost of sending it, short enough
+that all CPUs finish at about the same time and little is lost when one dies."""
 
 TASK_OVERHEAD = 0.0015
-"""Seconds that Ray takes to hand out a task and to bring its rows back (benchmarks/cluster.py)."""
+"""Seconds that Ray takes to send a task and to return its rows (benchmarks/cluster.py)."""
 
 WORKER_START = 1.3
-"""Seconds until a fresh worker has imported what it needs (benchmarks/cluster.py)."""
+"""Seconds until a new worker has imported what it needs (benchmarks/cluster.py)."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Batch:
 def batches(trials: Iterable[Trial], cost: Cost) -> list[Batch]:
     """Trials in batches of about 30 to 120 seconds, the longest first.
 
-    Trials that share minibatches (one shape, one seed) stay together where that is not too
-    long, because the engine prepares a minibatch once for all of them. A trial that takes
-    longer than a batch should is a batch by itself.
+    Trials that share minibatches (one shape, one seed) stay together unless the batch would
+    be too long, because the engine prepares a minibatch once for all of them. A trial that
+    takes longer than a batch should is a batch of its own.
     """
     stacks: dict[tuple[str, str, int, int, int], list[Trial]] = defaultdict(list)
     for t in sorted(trials):
@@ -65,7 +65,7 @@ def batches(trials: Iterable[Trial], cost: Cost) -> list[Batch]:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run on a cluster that was not there."""
+    """A run on a simulated cluster."""
 
     cpus: int
     makespan: float
@@ -75,18 +75,18 @@ class Simulated:
 def simulate(
     seconds: Iterable[float], cpus: int, overhead: float = 0.0, start: float = 0.0
 ) -> Simulated:
-    """How long ``cpus`` take for tasks, each given to the first CPU that is free.
+    """How long ``cpus`` take for tasks when each goes to the first CPU that is free.
 
     Parameters
     ----------
     seconds
-        What each task takes on one CPU, in the order in which they are handed out.
+        What each task takes on one CPU, in the order of scheduling.
     cpus
-        How many there are.
+        The number of CPUs.
     overhead
-        What handing out a task and taking its result costs a CPU.
+        What sending a task and returning its result costs a CPU.
     start
-        What a CPU takes before its first task: a process, imports, the data.
+        What a CPU takes before its first task: to start a process, import and load data.
 
     Examples
     --------

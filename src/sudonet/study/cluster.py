@@ -1,7 +1,7 @@
-"""Runs a plan on a Ray cluster: the same trials and rows, on as many CPUs as there are.
+"""Runs a plan on a Ray cluster: the same trials and rows as on one machine.
 
-Ray schedules, moves data and notices what dies. Workers train batches and send rows back;
-the driver is the only one that writes to the store.
+Ray schedules tasks, moves data and detects failures. Workers train batches and return rows;
+only the driver writes to the store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sudonet.study.store import Row, Store
 from sudonet.train import engine_name
 
 TRIES = 3
-"""How often a batch is given to a worker before its trials count as failed."""
+"""How often a batch is tried before its trials count as failed."""
 
 AHEAD = 2
 """Batches in flight for every task that can run: enough that no CPU waits for the driver."""
@@ -36,7 +36,7 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster has at this moment."""
+    """The current size of a cluster."""
 
     nodes: int
     cpus: int
@@ -49,13 +49,13 @@ class Cluster:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected to the cluster at ``address``, or to one of this machine's CPUs alone.
+    """Ray, connected to the cluster at ``address`` or to a new one on this machine.
 
     Parameters
     ----------
     address
         ``"auto"`` for the cluster that this machine belongs to, ``"HOST:PORT"`` or
-        ``"ray://HOST:PORT"`` for another; None starts one here.
+        ``"ray://HOST:PORT"`` for another; None starts one on this machine.
     """
     try:
         import ray
@@ -66,7 +66,7 @@ def connected(address: str | None) -> Iterator[Any]:
         try:
             _check_that_somebody_listens(address)
             ray.init(
-                address=address or "local",  # without it, Ray looks for one that may be long gone
+                address=address or "local",  # by default Ray looks for a cluster that may be gone
                 include_dashboard=None if address else False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
@@ -85,7 +85,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 
 def _check_that_somebody_listens(address: str | None) -> None:
-    """Ray itself would wait for minutes."""
+    """Fail at once: Ray itself would wait for minutes."""
     if address and address not in ("auto", "local"):
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if not host or not port.isdigit():
@@ -94,7 +94,7 @@ def _check_that_somebody_listens(address: str | None) -> None:
 
 
 def size(ray: Any) -> Cluster:
-    """Nodes that are alive, and their CPUs."""
+    """The number of live nodes and of their CPUs."""
     alive = sum(bool(node["Alive"]) for node in ray.nodes())
     return Cluster(alive, int(ray.cluster_resources().get("CPU", 0)))
 
@@ -110,10 +110,10 @@ def run(
     cost: Callable[[Trial], float],
     show: Callable[[Cluster], None] = lambda cluster: None,
 ) -> Iterator[Row]:
-    """Train everything in the plan; a row is in the store before it is given back.
+    """Train everything in the plan; a row is in the store before it is yielded.
 
-    A batch whose worker or node dies, or that runs out of memory, is tried elsewhere, three
-    times in all. Then its trials are rows that say why they failed; a later run tries them
+    A batch whose worker or node dies, or that runs out of memory, is tried three times in
+    all. After that its trials become rows that say why they failed; a later run tries them
     again.
     """
     waiting = deque(batches(plan.trials, cost))
@@ -150,19 +150,19 @@ def run(
                     yield row
     finally:
         for reference in flying:
-            with suppress(Exception):  # it may be gone already, with its node
+            with suppress(Exception):  # its node may be gone already
                 ray.cancel(reference, force=True)
 
 
 def _engines(
     trials: Iterable[Trial], experiment: Experiment, task: Task, engine: str
 ) -> dict[Trial, str]:
-    """The engine that this machine would use for each trial, and that workers have to use."""
+    """The engine that this machine uses for each trial; workers must use the same."""
     return {trial: engine_name(experiment.spec(trial, task.data), engine) for trial in trials}
 
 
 def _rows(ray: Any, reference: Any, batch: Batch, tasks: Tasks, engine: str) -> list[Row]:
-    """What a task found, or why its trials failed."""
+    """The rows of a task, or rows that say why its trials failed."""
     try:
         rows: list[Row] = ray.get(reference)
         return rows
@@ -208,7 +208,7 @@ def _train(
     threads: int,
     expected: dict[str, str],
 ) -> list[Row]:
-    """Runs in a worker: train a batch, if this worker gives the rows that the driver would."""
+    """Train a batch in a worker, if the worker computes the same rows as the driver would."""
     ours = versions()
     if ours != expected:
         differing = [
@@ -231,7 +231,7 @@ def _train(
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An experiment and its data from the object store, known by the data's checksum."""
+    """An experiment and its data from the object store, identified by the data's checksum."""
 
     experiment: Experiment = field(compare=False)
     data: Any = field(compare=False)
@@ -240,5 +240,5 @@ class _Loaded:
 
 @lru_cache(maxsize=2)
 def _task(loaded: _Loaded) -> Task:
-    """A worker makes the data of an experiment once, not for every batch."""
+    """The task of an experiment, prepared once in a worker and not for every batch."""
     return loaded.experiment.task(loaded.data)

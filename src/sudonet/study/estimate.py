@@ -1,4 +1,4 @@
-"""How long trials take: measured on this machine, a few steps of every kind of network."""
+"""Estimates how long trials take, from the store or from a few steps on this machine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sudonet.study.store import Row
 from sudonet.train import AnySpec, Data, engine_name, stream
 
 Kind: TypeAlias = tuple[str, str, int]
-"""Experiment, shape and column: networks that take as long as one another."""
+"""Experiment, shape and column: networks of one kind take equally long."""
 
 PROBE_SECONDS = 0.1
-"""How long a probe should take, roughly."""
+"""The approximate duration of a probe."""
 
 FORWARD = 1 / 3
-"""What predicting a sample takes of training on it."""
+"""The cost of predicting a sample relative to training on it."""
 
 
 class Rates:
@@ -31,7 +31,7 @@ class Rates:
     Parameters
     ----------
     rows
-        What was measured before; those of other engines do not count.
+        Earlier measurements; those of other engines do not count.
     tasks
         The experiments' data.
     engine
@@ -49,11 +49,11 @@ class Rates:
         self._specs: dict[Kind, AnySpec] = {}
 
     def unknown(self, trials: Iterable[Trial]) -> list[Trial]:
-        """A trial of every kind that has to be probed first."""
+        """One trial of each kind that must be probed first."""
         return list({_kind(t): t for t in trials if self._key(t) not in self._step}.values())
 
     def probe(self, trial: Trial) -> None:
-        """Train a network of the trial's kind for a moment."""
+        """Train a network of the trial's kind for a few steps, and remember the time."""
         self._step[self._key(trial)] = _seconds_a_step(self._spec(trial), self._engine)
 
     def cost(self, trial: Trial) -> float:
@@ -65,7 +65,7 @@ class Rates:
         return _kind(trial), engine_name(self._spec(trial), self._engine)
 
     def _spec(self, trial: Trial) -> AnySpec:
-        """Of a network of the trial's kind."""
+        """The spec of a network of the trial's kind."""
         kind = _kind(trial)
         if kind not in self._specs:
             experiment = self._tasks.experiment(trial.experiment)
@@ -92,11 +92,11 @@ def _seconds_a_step(spec: AnySpec, engine: str) -> float:
     together = max(1, min(8, 20_000 // spec.parameters))
 
     def seconds(steps: int) -> float:
-        # CPU time: what else the machine does at this moment does not count
+        # CPU time, because other processes must not count
         results = stream([replace(spec, steps=steps)] * together, data, engine=engine, threads=1)
         return sum(result.cpu_seconds for result in results) / together
 
-    seconds(1)  # the first call sets libraries up
+    seconds(1)  # the first call initialises libraries
     nothing, steps = seconds(0), 1
     while (taken := seconds(steps) - nothing) < PROBE_SECONDS / 2:
         steps *= 4

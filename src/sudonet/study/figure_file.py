@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = 1
-"""Of the files. A file of another format is made anew."""
+"""The version of the format. A file of another version is made again."""
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Meta: TypeAlias = dict[str, Any]
@@ -33,7 +33,7 @@ def read(path: Path) -> tuple[Arrays, Meta]:
     """The arrays of a figure by name, and how they were made.
 
     Surfaces have a row for each y, from -1 up, and a column for each x. The arrays of
-    ``histogram`` are how often each level was emitted, by activation.
+    ``histogram`` count how often each level was emitted, by activation.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def read(path: Path) -> tuple[Arrays, Meta]:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
         if broken is not None:
-            raise ValueError(f"{broken} in it is broken")
+            raise ValueError(f"{broken} in it is damaged")
         with np.load(path, allow_pickle=False) as found:
             arrays: Arrays = {name: found[name] for name in found.files}
         meta: Meta = json.loads(str(arrays.pop("meta")))
@@ -88,14 +88,14 @@ def prepare(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> FigureError:
-    """What to raise where the file system refuses."""
+    """The error to raise when the file system refuses to write."""
     return FigureError(
-        f"cannot write {path}: {error.strerror or error}. Choose a folder that you may use, on "
-        "a disk with room; figures that are finished are kept"
+        f"cannot write {path}: {error.strerror or error}. Choose a folder that is writable, on "
+        "a disk with space; finished figures are kept"
     )
 
 
 def comparable(meta: Meta) -> Meta:
-    """Without the last part of versions: a corrected error does not make figures old."""
+    """Metadata without patch versions: a bug fix does not make figures outdated."""
     releases = {name: version.split(".")[:2] for name, version in meta["versions"].items()}
     return meta | {"versions": releases}

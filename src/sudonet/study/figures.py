@@ -1,4 +1,4 @@
-"""The networks of the paper's figures: trains them and keeps what is drawn of them."""
+"""Trains the networks of the paper's figures and keeps the arrays that are drawn."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sudonet.experiments import BASELINES, EXPERIMENTS, Task, Trial, checkerboar
 from sudonet.experiments.autoencoder import SIDE, shades
 from sudonet.experiments.data import photograph
 from sudonet.experiments.experiment import SUDO
+from sudonet.experiments.presets import PRESETS
 from sudonet.experiments.regression import surface
 from sudonet.experiments.square import even_grid
 from sudonet.staircase import Staircase
@@ -31,7 +32,7 @@ from sudonet.train import AnySpec, Result, engine_name, stream
 
 UNIT_LEVELS = (2, 4, 9, 64, 256)
 BOARD_SHAPES = ((1, 200), (2, 200), (4, 200), (4, 5))
-"""Hidden layers and their units."""
+"""Numbers of hidden layers and of units in each."""
 
 BOARD_ACTIVATIONS = ("relu", "tanh", "sudo-256")
 BINARY_SHAPES = ((4, 10), (4, 50), (4, 200))
@@ -40,18 +41,21 @@ COUNTED = ("sudo-4", "sudo-8", "sudo-16", "sudo-64", "tanh")
 TANH_BINS = 8
 PICTURED = ("tanh", "relu", "sudo-2", "sudo-4", "sudo-8", "sudo-256")
 SMALL = (4, 50)
-"""Of the networks of regression, histogram and memorization."""
+"""The shape of the networks of regression, histogram and memorization."""
 
 AUTOENCODED = ("tanh", "relu", "sudo-4", "sudo-64")
+AUTOENCODER_MOST = PRESETS["standard"].of("autoencoder", "conv").steps
+"""All steps of the protocol would take longer than the other figures together."""
+
 SQUARE = 213
-"""Pixels: two rows of three such squares are cut from each photograph."""
+"""Side in pixels: two rows of three such squares are cut from each photograph."""
 
 SEED = 0
 POINTS = 250
-"""A side of the surfaces; a picture shows no more."""
+"""Points along each side of a surface; a picture shows no more."""
 
 SMALL_POINTS = 125
-"""The same where a surface is one of many in a page."""
+"""The same for a surface that is one of many on a page."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -63,16 +67,19 @@ class Subject:
     Parameters
     ----------
     arrays
-        What is drawn, from the trained networks by name.
+        Makes the arrays to draw from the trained networks by name.
     task
         The data; None where a figure needs none.
     networks
-        What has to be trained, by name.
+        The networks to train, by name.
+    most
+        The largest share of the full protocol's steps that they are ever trained for.
     """
 
     arrays: Callable[[Mapping[str, Result]], Arrays]
     task: Task | None = None
     networks: Mapping[str, AnySpec] = field(default_factory=dict)
+    most: float = 1.0
 
 
 def make(
@@ -86,22 +93,21 @@ def make(
 ) -> list[Path]:
     """Train the networks of the figures and write a file for each figure.
 
-    A file is written as soon as its networks are trained, whole or not at all. One that is
-    there already and says that it was made in the same way is kept, so that a run that was
-    stopped goes on where it was.
+    A file is written atomically, as soon as its networks are trained. A file that was made
+    before in the same way is kept, so a run that was stopped can be resumed.
 
     Parameters
     ----------
     folder
-        Where the files go; it is created if need be.
+        Where the files go; it is created if it does not exist.
     share
-        Of the full protocol's steps, more than 0 and at most 1.
+        Of a figure's full training, more than 0 and at most 1.
     threads, engine
         As in :func:`sudonet.train.train`.
     names
         Which figures to make, of :data:`FIGURES` and :data:`MORE`; all of them by default.
     progress
-        Called with (network-steps done, network-steps in all) now and then.
+        Called from time to time with (network-steps done, network-steps in all).
 
     Returns
     -------
@@ -125,7 +131,7 @@ def make(
     for job in jobs:
         if not job.is_done():
             groups[job.subject.task].append(job)
-    # A network that two figures show is trained once.
+    # A network that two figures share is trained once.
     specs = {
         task: list(dict.fromkeys(spec for job in some for spec in job.subject.networks.values()))
         for task, some in groups.items()
@@ -144,7 +150,7 @@ def make(
             judge=task.score,
             progress=partial(_report, progress, before, total) if progress else None,
         )
-        # Closed even if a file cannot be written: its threads would go on training.
+        # Close it even if a file cannot be written; otherwise its threads keep training.
         with closing(cast("Generator[Result, None, None]", training)):
             for result in training:
                 results[specs[task][result.index]] = result
@@ -169,7 +175,7 @@ class Histograms(NamedTuple):
 
 
 def histograms(folder: Path) -> Histograms | None:
-    """What the figure of that name shows; None if it was not made yet."""
+    """The counts of the figure ``histogram``; None if it was not made yet."""
     path = folder / "histogram.npz"
     if not path.exists():
         return None
@@ -192,17 +198,17 @@ class _Job:
         meta = {
             "figure": path.stem,
             "format": FORMAT,
-            "share": share,
+            "share": share * subject.most,
             "steps": max((spec.steps for spec in specs.values()), default=0),
             "engine": ", ".join(sorted(engines)),
             "data": source and asdict(source),
             "specs": {name: asdict(spec) for name, spec in specs.items()},
             "versions": versions(),
         }
-        self.meta: Meta = json.loads(json.dumps(meta))  # as it will be read again
+        self.meta: Meta = json.loads(json.dumps(meta))  # in the form in which it is read back
 
     def is_done(self) -> bool:
-        """Whether the file is there and was made in the same way."""
+        """Whether the file exists and was made in the same way."""
         try:
             _, found = read(self.path)
         except FigureError:
@@ -358,7 +364,7 @@ def _levels(tasks: Tasks, share: float) -> Subject:
 
 
 def _autoencoder(tasks: Tasks, share: float) -> Subject:
-    """Trained on what the tables train on, but judged on pictures that anybody may show."""
+    """Trained on the tables' data, but judged on pictures that may be shown."""
     theirs = tasks["autoencoder"]
     squares = _squares()
     inputs = shades(squares)
@@ -373,12 +379,13 @@ def _autoencoder(tasks: Tasks, share: float) -> Subject:
             | {name: _bytes(result.predict(inputs)) for name, result in results.items()}
         ),
         Task(theirs.data, theirs.source, score, len(inputs)),
-        _small("autoencoder", AUTOENCODED, theirs, share, ("conv", 1)),
+        _small("autoencoder", AUTOENCODED, theirs, share * AUTOENCODER_MOST, ("conv", 1)),
+        AUTOENCODER_MOST,
     )
 
 
 def _squares() -> NDArray[np.uint8]:
-    """Squares of scikit-learn's photographs, scaled down, in three planes each."""
+    """Squares of scikit-learn's photographs, scaled down, as three colour planes each."""
     from PIL.Image import Resampling, fromarray
 
     found = [
@@ -393,7 +400,7 @@ def _squares() -> NDArray[np.uint8]:
 
 
 def _square(heights: NDArray[np.float32]) -> NDArray[np.float16]:
-    """Heights at the points of a grid as a picture of it, which has its columns along x."""
+    """Heights at the points of a grid as a picture, with its columns along x."""
     return np.asarray(heights.reshape(POINTS, POINTS).T, np.float16)
 
 
@@ -441,4 +448,4 @@ MORE: dict[str, Callable[[Tasks, float], Subject]] = {
     "autoencoder": _autoencoder,
     "checkerboard-levels": _levels,
 }
-"""What only the page of the report shows: reconstructions, and one board for every L."""
+"""Only on the report's page: reconstructions, and one checkerboard for every L."""

@@ -1,4 +1,4 @@
-"""Runs a plan on this machine: all cores, one committed row for every trial."""
+"""Runs a plan on all cores of this machine; each trial becomes one committed row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sudonet.train import AnySpec, Result, engine_name, stream
 
 
 class Tasks:
-    """The experiments' data, loaded once each, when it is needed.
+    """The experiments' data, each loaded once, when it is first needed.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ class Tasks:
         return self._loaded[experiment]
 
     def experiment(self, name: str) -> Experiment:
-        """An experiment as it is run here."""
+        """The experiment of that name, with the picture that was given."""
         return Memorization(self._picture) if name == "memorization" else EXPERIMENTS[name]
 
 
 def remaining(plan: Plan, store: Store, tasks: Tasks, engine: str = "auto") -> Plan:
-    """The plan without the trials that the store has, of this engine and this data."""
+    """The plan without the trials that the store has for this engine and this data."""
 
     def done(trial: Trial) -> bool:
         task = tasks[trial.experiment]
@@ -66,14 +66,14 @@ def run(
     cost: Callable[[Trial], float],
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Row]:
-    """Train everything in the plan; a row is in the store before it is given back.
+    """Train everything in the plan; a row is in the store before it is yielded.
 
-    Experiments are taken by their cost, the longest first: trials of one experiment share
-    data and, at equal shapes, stacks. ``progress`` hears of network-steps, of the experiment
-    that runs.
+    Experiments run one after the other, the cheapest first, so that results show early. Trials
+    of one experiment share data and, at equal shapes, stacks. ``progress`` is called with the
+    network-steps of the current experiment, done and in all.
     """
     groups = plan.by_experiment()
-    for name in sorted(groups, key=lambda name: -sum(map(cost, groups[name]))):
+    for name in sorted(groups, key=lambda name: sum(map(cost, groups[name]))):
         for row in trained(groups[name], tasks[name], engine, threads, progress):
             store.add(row)
             yield row
@@ -86,7 +86,7 @@ def trained(
     threads: int | None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Row]:
-    """Rows of trials of one experiment, each as soon as it is there."""
+    """Rows of trials of one experiment, each as soon as it is finished."""
     specs = [EXPERIMENTS[trial.experiment].spec(trial, task.data) for trial in trials]
     for result in stream(
         specs, task.data, engine=engine, threads=threads, judge=task.score, progress=progress
@@ -95,7 +95,7 @@ def trained(
 
 
 def row_of(trial: Trial, result: Result, task: Task) -> Row:
-    """What is kept of a trained network."""
+    """The row of a trained network."""
     loss = float(result.losses[-1]) if len(result.losses) else float("nan")
     return Row(
         trial=trial,
@@ -117,14 +117,14 @@ def row_of(trial: Trial, result: Result, task: Task) -> Row:
 
 
 def recipe(spec: AnySpec) -> str:
-    """Digest of what a spec says beyond its trial: change it, and old rows do not count."""
+    """Digest of what a spec says beyond its trial. If it changes, old rows do not count."""
     said = {"activation", "learning_rate", "steps", "seed"}
     rest = {name: value for name, value in asdict(spec).items() if name not in said}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:
-    """Of what can change a result."""
+    """Versions of the software that can change a result."""
     return {
         "sudonet": sudonet.__version__,
         "torch": torch.__version__,

@@ -1,4 +1,4 @@
-"""Which networks to train: the trials of a preset, cheapest first where time is short."""
+"""Which networks to train: the trials of a preset, or those that fit into a budget."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sudonet.experiments.experiment import Protocol
 from sudonet.experiments.presets import Preset, Reduction
 
 SEEDS = 2**63
-"""So many different ones the store can hold."""
+"""The number of different seeds that the store can hold."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Trials to run, what of them each table needs, and what was left out for want of time.
+    """Trials to run, which of them each table needs, and which the budget leaves out.
 
     Parameters
     ----------
@@ -25,9 +25,9 @@ class Plan:
     tables
         The tables asked for, with the cells that the plan covers.
     left_out
-        Trials that the budget had no room for.
+        Trials that do not fit into the budget.
     references
-        By table, the trials that its cells are divided by, where they are.
+        By table, the trials that its cells are divided by, if there are any.
     """
 
     trials: tuple[Trial, ...]
@@ -50,11 +50,11 @@ class Plan:
         }
 
     def tables_of(self, trial: Trial) -> list[str]:
-        """The tables that need a trial: for one of their cells, or to divide all of them by."""
+        """The tables that need a trial, for one of their cells or as their reference."""
         return [grid.id for grid in self.tables if self._needs(grid, trial)]
 
     def _needs(self, grid: TableGrid, trial: Trial) -> bool:
-        # Other tables may divide by the same network after other numbers of steps.
+        # Another table may have the same reference network, trained for other numbers of steps.
         if _is_reference(trial) and grid.id in self.references:
             return trial in self.references[grid.id]
         return grid.has(trial)
@@ -66,14 +66,14 @@ class Plan:
         return dict(found)
 
     def without(self, done: Callable[[Trial], bool]) -> Plan:
-        """The plan without what is done."""
+        """The plan without the trials that are done."""
         return replace(self, trials=tuple(t for t in self.trials if not done(t)))
 
     def within(self, seconds: float, cost: Callable[[Trial], float]) -> Plan:
-        """As much of the plan as fits, one trial of many cells before many trials of one.
+        """The part of the plan that fits: first one trial of every cell, then the second.
 
-        What an experiment's cells are divided by comes before them: without it they show
-        nothing, and are left out, too.
+        An experiment's reference, by which its cells are divided, comes before them. If the
+        reference does not fit, the cells would show nothing and are left out, too.
         """
         first: dict[str, float] = defaultdict(float)
         for trial in filter(_is_reference, self.trials):
@@ -102,22 +102,22 @@ def make_plan(
     levels: Collection[int] | None = None,
     seeds: Collection[int] | None = None,
 ) -> Plan:
-    """The trials of ``preset``.
+    """Plan the trials of ``preset``.
 
     Parameters
     ----------
     preset
-        How much of each table, and how it is trained.
+        How much of each table to run, and how it is trained.
     tables
         Names of the tables to run; all of them by default.
     levels
-        L of the discrete units to run, instead of the preset's; tanh and relu always are.
+        L of the discrete units to run, instead of the preset's; tanh and relu always run.
     seeds
         Replicas to run, instead of the preset's.
     """
     for name, given in (("tables", tables), ("levels", levels), ("seeds", seeds)):
         if given is not None and not given:
-            raise ValueError(f"{name} must name one at least, or be left out")
+            raise ValueError(f"{name} must name at least one, or be left out")
     unknown = [name for name in tables or () if name not in GRIDS]
     if unknown:
         raise ValueError(f"no table is called {unknown[0]!r}: choose from {', '.join(GRIDS)}")
@@ -142,7 +142,7 @@ def make_plan(
             replicas = range(protocol.replicas) if seeds is None else seeds
             trials |= _trials(grid.experiment, (grid.shape, column, activation), protocol, replicas)
             if experiment.reference is not None:
-                # What a cell is divided by has to have come as far as the cell.
+                # A reference is trained for the same share of its steps as the cell.
                 share = protocol.steps / experiment.protocol(grid.shape, column).steps
                 like = Reduction(share).applied(experiment.protocol(*experiment.reference[:2]))
                 references[grid.id] |= _trials(
@@ -155,7 +155,7 @@ def make_plan(
 def _trials(
     experiment: str, cell: tuple[str, int, str], protocol: Protocol, seeds: Collection[int]
 ) -> set[Trial]:
-    """The networks of one cell: its shape, its column and its activation."""
+    """The trials of one cell (shape, column, activation)."""
     return {
         Trial(experiment, *cell, rate, seed, protocol.steps)
         for rate in protocol.rates

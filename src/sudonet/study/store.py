@@ -17,8 +17,8 @@ from typing import Any, final, get_type_hints
 from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.experiment import ACTIVATIONS, Trial
 
-APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: the file is ours
-VERSION = 1  # SQLite's user_version: that of the table
+APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: marks the file as ours
+VERSION = 1  # SQLite's user_version: the version of the schema
 SCHEMA = """CREATE TABLE trials (
     key TEXT NOT NULL PRIMARY KEY,
     experiment TEXT NOT NULL, shape TEXT NOT NULL, column INTEGER NOT NULL,
@@ -29,21 +29,21 @@ SCHEMA = """CREATE TABLE trials (
     wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, finished TEXT NOT NULL, failed TEXT
 )"""
 
-TIMES = ("wall_seconds", "cpu_seconds", "finished")  # what may differ when a trial is run again
-PATIENCE = 30.0  # seconds to wait for another process that reads or writes at this moment
+TIMES = ("wall_seconds", "cpu_seconds", "finished")  # these may differ when a trial is run again
+PATIENCE = 30.0  # seconds to wait for another process that reads or writes
 
 BROKEN = (
     "Move it away, with its -journal file if there is one, and run the study again; "
-    "`sqlite3 FILE .recover` may save rows of it"
+    "`sqlite3 FILE .recover` may recover rows"
 )
-UNUSABLE = "Choose a file in a folder that you may use, on a disk with room"
-WAYS_OUT = {  # by SQLite's words, because Python 3.10 does not tell its error codes
-    "database or disk is full": "Make room on the disk and run again: finished trials are kept",
-    "disk I/O error": "Look at the disk, quota and ulimit -f, run again: finished trials are kept",
+UNUSABLE = "Choose a file in a writable folder, on a disk with space"
+WAYS_OUT = {  # by SQLite's message, because Python 3.10 does not expose its error codes
+    "database or disk is full": "Free space on the disk and run again: finished trials are kept",
+    "disk I/O error": "Check disk, quota and ulimit -f, and run again: finished trials are kept",
     "database is locked": "Close the other program that has it open, then try again",
     "attempt to write a readonly database": (
         "Make the file and its folder writable, or copy the store, with its -journal file if "
-        "there is one, to where you may write"
+        "there is one, to a writable folder"
     ),
     "unable to open database file": UNUSABLE,
 }
@@ -55,7 +55,7 @@ class StoreError(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a trial after it was run.
+    """The result of a trial, and how it was run.
 
     Parameters
     ----------
@@ -64,23 +64,23 @@ class Row:
     engine
         Which engine trained it, such as ``"native-avx512"``.
     source, checksum, stand_in_for
-        The data, as its ``Source`` names it.
+        The data, as described by its ``Source``.
     recipe
-        Digest of what ``spec`` says beyond the trial; rows that are compared share it.
+        Digest of what ``spec`` says beyond the trial; only rows with equal digests are compared.
     spec, versions
-        The network and its training, whole; sudonet, torch, numpy and Python. Both are JSON.
+        The full spec; the versions of sudonet, torch, numpy and Python. Both are JSON.
     cpu
         Features of the CPU, such as ``"avx2 avx512f"``.
     metrics
         Measures of the trained network by name; ``"value"`` is the one that tables show.
     diverged
-        The step after which the loss was not finite any more, or None.
+        The step after which the loss was no longer finite, or None.
     loss
         Mean training loss of the last epoch.
     wall_seconds, cpu_seconds, finished
-        Time spent on it, and when it ended (UTC, ISO form). For people: nothing is ordered by it.
+        Time spent, and when it ended (UTC, ISO 8601). Informative: nothing is ordered by it.
     failed
-        Why the trial could not be run; None where it was.
+        Why the trial could not be run; None if it ran.
     """
 
     trial: Trial
@@ -102,7 +102,7 @@ class Row:
 
     @property
     def value(self) -> float | None:
-        """The measure that tables show; None where there is none."""
+        """The measure that tables show, or None."""
         return self.metrics.get("value")
 
 
@@ -116,28 +116,28 @@ _INSERT = f"INSERT OR REPLACE INTO trials ({_NAMES}) VALUES ({_VALUES})"
 
 
 def key(trial: Trial, engine: str, checksum: str, recipe: str) -> str:
-    """A row's identity. Different trials, engines, data or recipes never share one.
+    """The identity of a row. Different trials, engines, data or recipes have different keys.
 
     Examples
     --------
     >>> key(Trial("mnist", "2", 50, "sudo-16", 0.001, 0, 60000), "native-avx2", "6b1f", "07c3")
     '["mnist", "2", 50, "sudo-16", 0.001, 0, 60000, "native-avx2", "6b1f", "07c3"]'
     """
-    # A rate of 1 and one of 1.0 are the same trial, so they must be the same text.
+    # Rates of 1 and 1.0 are the same trial, so they must give the same text.
     values = asdict(trial) | {"rate": float(trial.rate)}
     return json.dumps([*values.values(), engine, checksum, recipe], allow_nan=False)
 
 
 @final
 class Store:
-    """Results on disk. Make one with ``Store.open`` to write, or ``Store.read``.
+    """Results on disk. Create one with ``Store.open`` to write, or ``Store.read``.
 
-    Every row that ``add`` has returned from survives a crash of the process at any later
-    moment. There is one writer at a time and any number of readers. Where nobody writes,
-    the store is one file. A store belongs to the thread that opened it.
+    Once ``add`` has returned, its row survives a crash of the process. There is one writer
+    at a time and any number of readers. While nobody writes, the store is a single file. A
+    store belongs to the thread that opened it.
 
-    A store of a newer version can be read, but not be written to. Columns that this version
-    does not know are ignored, rows that it does not understand are left out: see ``note``.
+    A store of a newer version can be read, but not written to. Columns that this version
+    does not know are ignored; rows that it does not understand are left out: see ``note``.
     """
 
     def __init__(self, path: str | os.PathLike[str], writes: bool) -> None:
@@ -157,7 +157,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Open a store for writing; make it, and the folders it is in, where there is none."""
+        """Open a store for writing; create it and its folders if they do not exist."""
         return cls(path, writes=True)
 
     @classmethod
@@ -166,7 +166,7 @@ class Store:
         return cls(path, writes=False)
 
     def close(self) -> None:
-        """Let others write. A store that is closed can be closed again."""
+        """Release the store to other writers. It may be closed more than once."""
         self._resources.close()
 
     def __enter__(self) -> Store:
@@ -178,9 +178,9 @@ class Store:
     def add(self, row: Row) -> None:
         """Write a row; it is on disk when this returns.
 
-        A result is never replaced or lost. A row that is there already and differs in nothing
-        but times is ignored, whatever differs otherwise is an error. A failed row is replaced
-        by whatever comes next.
+        A result is never replaced or lost. A row that exists already and differs only in
+        times is ignored; any other difference is an error. A failed row is replaced by the
+        next one.
         """
         new = _encoded(row)
         with self._writing():
@@ -192,12 +192,12 @@ class Store:
         if differing:
             what = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in differing)
             raise StoreError(
-                f"{self.path} has another result of {new['key']} already: {what}. Results are "
+                f"{self.path} already has another result of {new['key']}: {what}. Results are "
                 "not replaced: write to another store, or delete that row first"
             )
 
     def has(self, trial: Trial, engine: str, checksum: str, recipe: str) -> bool:
-        """Whether there is a result of a trial; a failed row is none."""
+        """Whether there is a result of a trial; a failed row does not count."""
         _check_version(self.version, self.path)  # a newer one may have other keys
         query = "SELECT 1 FROM trials WHERE key = ? AND failed IS NULL"
         name = key(trial, engine, checksum, recipe)
@@ -205,22 +205,22 @@ class Store:
             return self._connection.execute(query, (name,)).fetchone() is not None
 
     def keys(self) -> set[str]:
-        """Keys of all results; failed rows are none."""
+        """Keys of all results, without failed rows."""
         _check_version(self.version, self.path)
         with _explained(self.path, "read"):
             found = self._connection.execute("SELECT key FROM trials WHERE failed IS NULL")
             return {name for (name,) in found}
 
     def rows(self, experiment: str | None = None) -> list[Row]:
-        """All rows, failed ones too, or those of one experiment.
+        """All rows, or those of one experiment, including failed ones.
 
-        Their order is that of trials, engines, checksums and recipes, never that of writing.
+        They are ordered by trial, engine, checksum and recipe, not by when they were written.
         """
         rows, _ = self._understood(experiment)
         return sorted(rows, key=lambda row: (row.trial, row.engine, row.checksum, row.recipe))
 
     def note(self) -> str:
-        """What a reader of a newer version's store must know; empty for one of this version."""
+        """A note for readers of a newer version's store; empty for one of this version."""
         if self.version == VERSION:
             return ""
         rows, left_out = self._understood()
@@ -232,13 +232,13 @@ class Store:
         )
 
     def _understood(self, experiment: str | None = None) -> tuple[list[Row], int]:
-        """Rows, and how many more there are that only a newer version understands."""
+        """Rows, and the number of rows that only a newer version understands."""
         query = f"{_SELECT} WHERE experiment IS coalesce(?, experiment)"
         with _explained(self.path, "read"):
             found = self._connection.execute(query, (experiment,)).fetchall()
         decoded = [_decoded(dict(values), self.path, self.version) for values in found]
         rows = [row for row in decoded if row is not None]
-        # Some may differ in columns that we do not know: to choose one would be a guess.
+        # Rows with one key differ in columns that we do not know: to choose one would be a guess.
         alike = Counter(map(_identity, rows))
         rows = [row for row in rows if alike[_identity(row)] == 1]
         return rows, len(found) - len(rows)
@@ -266,12 +266,12 @@ def _identity(row: Row) -> str:
 
 
 def _storable(number: float) -> float | str:
-    """NaN and infinity as text: JSON has no word for them, and SQLite makes NaN a NULL."""
+    """NaN and infinity as text: JSON has no form for them, and SQLite turns NaN into NULL."""
     return float(number) if math.isfinite(number) else str(float(number))
 
 
 def _decoded(values: dict[str, Any], path: Path, version: int) -> Row | None:
-    """A row as it was; None where only a newer version understands it."""
+    """The row from its columns; None if only a newer version understands it."""
     identity = values.pop("key")
     try:
         metrics = json.loads(values.pop("metrics"))
@@ -293,7 +293,7 @@ def _decoded(values: dict[str, Any], path: Path, version: int) -> Row | None:
 
 
 def _number(value: Any) -> float:
-    """A measure, from what ``_storable`` made of it."""
+    """The number that ``_storable`` encoded."""
     if isinstance(value, bool):
         raise TypeError(f"could not convert {value} to a number")
     return float(value)
@@ -307,11 +307,11 @@ def _fits(value: Any, kind: Any) -> bool:
 
 @contextmanager
 def _explained(path: Path, action: str) -> Iterator[None]:
-    """Errors of SQLite and of the file system as a StoreError with a way out."""
+    """Turn errors of SQLite and of the file system into a StoreError with a way out."""
     try:
         yield
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError):
-        raise  # the caller's mistake: a store that was closed before, a row of wrong types
+        raise  # the caller's mistake: a closed store, or a row of wrong types
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         way_out = UNUSABLE if isinstance(error, OSError) else WAYS_OUT.get(str(error), BROKEN)
         raise StoreError(f"cannot {action} {path}: {error}. {way_out}") from error
@@ -319,10 +319,10 @@ def _explained(path: Path, action: str) -> Iterator[None]:
 
 @contextmanager
 def _only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock file next to a store. The kernel lets go of it when a process dies."""
+    """Hold the lock file next to a store. The kernel releases it when the process dies."""
     lock = path.with_name(f"{path.name}.lock")
     while True:
-        with lock.open("a+") as file:  # "w" would wipe out the other's number
+        with lock.open("a+") as file:  # "w" would erase the other's process id
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -332,7 +332,7 @@ def _only_writer(path: Path) -> Iterator[None]:
                     "finished, stop it, or write to another store"
                 ) from None
             if not os.fstat(file.fileno()).st_nlink:
-                continue  # the one before us removed it after we had opened it
+                continue  # the previous writer removed it after we had opened it
             try:
                 file.truncate(0)
                 file.write(str(os.getpid()))
@@ -344,29 +344,29 @@ def _only_writer(path: Path) -> Iterator[None]:
 
 
 def _create(path: Path) -> None:
-    """Make an empty store, whole or not at all: nobody ever sees half of one."""
+    """Create an empty store atomically."""
     new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)  # of a process that was killed here
+    new.unlink(missing_ok=True)  # left by a process that was killed here
     with closing(sqlite3.connect(new, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute(SCHEMA)
-    # The journal of a store that somebody deleted would be played back into the new one.
+    # The journal of a deleted store would be rolled back into the new one.
     path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
     new.replace(path)
 
 
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a file that is a store, of whatever version.
+    """A connection to a store of any version.
 
-    It may write even for readers, since only then can SQLite take back what a killed writer
-    left half done. On a read-only file system it falls back to reading by itself.
+    Readers, too, open it for writing, because only then can SQLite roll back what a killed
+    writer left unfinished. On a read-only file system SQLite falls back to reading.
     """
     if not path.exists():
         raise StoreError(f"there is no store {path}: run a study first, or correct the path")
-    if not path.stat().st_size:  # SQLite would take it for a database without tables
+    if not path.stat().st_size:  # to SQLite it is a database without tables
         raise StoreError(f"{path} is empty, which a store never is. {BROKEN}")
     uri = f"{path.as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, timeout=PATIENCE, isolation_level=None, uri=True)
@@ -375,14 +375,14 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION:
             raise StoreError(
-                f"{path} is no store of results: its application_id is {application}, not "
+                f"{path} is not a store of results: its application_id is {application}, not "
                 f"{APPLICATION}. Choose another file"
             )
         yield connection
 
 
 def _version(connection: sqlite3.Connection, path: Path, writes: bool) -> int:
-    """Version of a store that can be used: ours, or to read a newer one with all our columns."""
+    """The store's version, if it can be used: ours, or to read, a newer one with our columns."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if writes or version < VERSION:
         _check_version(version, path)
@@ -392,7 +392,7 @@ def _version(connection: sqlite3.Connection, path: Path, writes: bool) -> int:
         if missing:
             raise StoreError(
                 f"{path} has schema version {version}, this sudonet knows {VERSION} and needs "
-                f"columns that are not there: {', '.join(missing)}. Update sudonet to read it"
+                f"columns that are missing: {', '.join(missing)}. Update sudonet to read it"
             )
     return version
 
@@ -406,11 +406,11 @@ def _check_version(version: int, path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make sure that rows can be added, and that they are safe once they are."""
+    """Make sure that rows can be added and that they are durable."""
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise StoreError(f"{path} is damaged: {found.splitlines()[-1]}. {BROKEN}")
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("PRAGMA synchronous = FULL")
-    # SQLite says only when it is asked to write that it may not, so ask, though for no row.
+    # SQLite reports a read-only file only on a write, so write to no row.
     connection.execute("UPDATE trials SET key = key WHERE 0")

@@ -1,4 +1,4 @@
-"""What a person sees while a plan runs: bars in a terminal, lines elsewhere."""
+"""Shows progress while a plan runs: bars in a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sudonet.study.plan import Plan
 from sudonet.study.store import Row
 
 LINE_SECONDS = 10
-"""At most one line in that time where the output is no terminal."""
+"""Where the output is no terminal, at most one line in this many seconds."""
 
 
 @final
 class View:
-    """Follows a run. Use it as a context manager, and tell it of every row.
+    """Shows the progress of a run. Use it as a context manager, and report every row to it.
 
     Parameters
     ----------
     plan
-        What is going to be run.
+        The trials that will run.
     done
-        Trials of the whole plan that were there before.
+        The number of trials that the store had before.
     cost
         Estimated seconds of a trial on one thread.
     threads
@@ -86,7 +86,7 @@ class View:
         self._console.print(words + (f", {self._diverged} diverged" if self._diverged else ""))
 
     def finished(self, row: Row) -> None:
-        """A row is in the store."""
+        """Report that a row is in the store."""
         self._finished += 1
         self._diverged += row.diverged is not None
         self._spent += self._cost(row.trial)
@@ -102,11 +102,11 @@ class View:
             self._console.print(text, soft_wrap=True, markup=False)
 
     def working(self, done: int, total: int) -> None:
-        """Network-steps of the experiment that runs: shows life while long trials last."""
+        """Report network-steps of the current experiment: long trials show progress, too."""
         self._steps = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} million network-steps"
 
     def places(self, cluster: object) -> None:
-        """Where trials run, if not here alone."""
+        """Report the cluster that trials run on."""
         self._steps = str(cluster)
 
     def _status(self) -> str:
@@ -114,7 +114,7 @@ class View:
         rate = self._finished / passed if passed > 0 else 0.0
         planned = len(self._plan.trials)
         words = [f"{self._finished} of {planned} trials", f"{rate:.2g} a second"]
-        # The estimate is corrected by how it has done so far, once there is something to go by.
+        # Once enough is done, the speed so far is a better estimate.
         left = (self._total - self._spent) / self._threads
         if self._spent > 0.02 * self._total:
             left = (self._total - self._spent) * passed / self._spent
@@ -133,7 +133,7 @@ class View:
 
 
 def plan_table(whole: Plan, left: Plan, cost: Callable[[Trial], float], threads: int) -> Table:
-    """What a plan asks for, what is left of it, and how long that takes.
+    """The trials of a plan, those left to train, and how long that takes.
 
     Trials that two tables share are counted in both, and once in the last line.
     """
