@@ -108,7 +108,7 @@ def table(results: list[Result], epochs: int) -> Table:
     title = f"Checkerboard, {HIDDEN_LAYERS} hidden layers of {UNITS} units, {epochs} epochs"
     found = Table(title=title)
     found.add_column("activation")
-    for heading in ("values a unit can emit", "bits per unit", "train loss", "accuracy"):
+    for heading in ("values a unit can emit", "bits of information", "train loss", "accuracy"):
         found.add_column(heading, justify="right")
     for r in results:
         found.add_row(

@@ -1,8 +1,8 @@
 """Put discrete units into a network that exists, and take them out again.
 
 Only activations that are modules can be replaced. Those that a network calls as
-functions are searched for and named, so that nobody takes a half-converted
-network for a converted one.
+functions are searched for and named, so that a half-converted network does not pass
+for a converted one.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def convert(
     if its class is exactly ``nn.Tanh``, ``nn.ReLU``, ``nn.Sigmoid``, ``nn.Hardtanh``
     or ``nn.ReLU6``; a class derived from one of them may compute something else and
     is left alone. One module registered under several paths stays one module where
-    the paths get the same unit. Hooks of a replaced module go on working.
+    the paths get the same unit. Hooks of a replaced module keep working.
 
     Parameters
     ----------
@@ -126,10 +126,10 @@ def convert(
         Convert a deep copy, which is ``.model`` of the result.
     memory
         What units and linear layers that follow one another in an nn.Sequential keep for
-        the backward pass: ``"plain"`` 8 bytes an element, ``"lean"`` 4, ``"codes"`` 1 for
+        the backward pass: ``"plain"`` 8 bytes an element, ``"lean"`` 4, ``"codes"`` 1 at
         the price of one more product. Gradients are the same to the last bit. The layers
         become :class:`sudonet.SUDOLinear` or :class:`sudonet.CodedLinear` with the same
-        parameters, and take the units in.
+        parameters, and contain the units.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def place(path: str) -> str:
 
 
 def not_replaced(model: nn.Module, replaced: set[str]) -> Iterator[NotReplaced]:
-    """The activations of ``model`` that are no submodules, where ``replaced`` ones are."""
+    """Activations of ``model`` that are not submodules; ``replaced`` has the paths of those."""
     tracer = _Tracer(replaced)
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -70,7 +70,7 @@ def not_replaced(model: nn.Module, replaced: set[str]) -> Iterator[NotReplaced]:
                 twin.train(mode)
                 tracer.trace(twin)
         found, done = tracer.found, replaced | tracer.entered
-    except Exception:  # Control flow that depends on data, above all: read the source instead.
+    except Exception:  # Mostly control flow that depends on data: read the source instead.
         found, done = [], replaced
     finally:
         random.setstate(python)
@@ -85,7 +85,7 @@ def not_replaced(model: nn.Module, replaced: set[str]) -> Iterator[NotReplaced]:
 
 
 class _Tracer(fx.Tracer):
-    """Notes the activations that are called as functions, and the modules it enters."""
+    """Records activations that are called as functions, and the modules that it enters."""
 
     proxy_buffer_attributes = True
 
@@ -115,7 +115,7 @@ def _user_line() -> str:
     frame = sys._getframe(2)
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith("torch."):
         frame = frame.f_back
-    ours = frame.f_globals is globals()  # Then no line of the user's lies in between.
+    ours = frame.f_globals is globals()  # Then there is no frame of the user's.
     return "" if ours else f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
@@ -150,7 +150,7 @@ def _held(path: str, module: nn.Module) -> Iterator[NotReplaced]:
 def _read(path: str, module: nn.Module) -> Iterator[NotReplaced]:
     """Activations in the source of ``forward`` and of what it uses from its own package."""
     functions = [inspect.unwrap(getattr(module.forward, "__func__", module.forward))]
-    for function in functions:  # Grows on the way.
+    for function in functions:  # The list grows while it is walked.
         package = str(getattr(function, "__module__", "")).split(".")[0]
         if package == "torch":
             continue
@@ -160,7 +160,7 @@ def _read(path: str, module: nn.Module) -> Iterator[NotReplaced]:
             scope = _USUAL | function.__globals__ | inspect.getclosurevars(function).nonlocals
         except (OSError, TypeError, ValueError, SyntaxError):
             name = getattr(function, "__qualname__", "forward")
-            yield NotReplaced(path, name, "could not be looked into: it has no source")
+            yield NotReplaced(path, name, "could not be searched: its source is not available")
             continue
         scope["self"] = type(module)
         for node in sorted(ast.walk(tree), key=lambda node: getattr(node, "lineno", 0)):

@@ -1,4 +1,4 @@
-"""How many products PyTorch's own layers compute: what :func:`sudonet.summary` counts with."""
+"""Multiply-adds of PyTorch's own layers, for :func:`sudonet.summary`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 def _convolution(layer: Any, inputs: list[Tensor], output: Tensor) -> int:
     # Each input of a transposed convolution, as each output of an ordinary one, meets
     # the kernel once, with the channels of its group on the other side.
-    met, channels = (
+    positions, channels = (
         (inputs[0], layer.out_channels) if layer.transposed else (output, layer.in_channels)
     )
-    return int(met.numel() * channels // layer.groups * math.prod(layer.kernel_size))
+    return int(positions.numel() * channels // layer.groups * math.prod(layer.kernel_size))
 
 
 def _recurrent(layer: Any, inputs: list[Tensor], output: Tensor) -> int:
@@ -59,9 +59,9 @@ COUNTERS: dict[type[nn.Module], Counter] = {
     nn.Embedding: lambda *_: 0,
     nn.EmbeddingBag: lambda *_: 0,
 }
-"""Multiply-adds of the layers that are known, and of what is derived from them."""
+"""Counters by class; they hold for derived classes too."""
 
 
 def counter(module: nn.Module) -> Counter | None:
-    """What counts for ``module``, or None where its kind is not known."""
+    """The counter of ``module``; None if its class is unknown."""
     return next((count for kind, count in COUNTERS.items() if isinstance(module, kind)), None)

@@ -1,8 +1,7 @@
 """What a model costs, layer by layer: parameters, multiply-adds, bits and bytes.
 
-The model runs once and hooks write a row for every call of a layer. What a layer
-multiplies is known for PyTorch's own layers, see ``sudonet._multiply_adds``; for others the
-table says that it does not know.
+The model runs once and hooks write a row for every call of a layer. Multiply-adds are
+known for PyTorch's own layers, see ``sudonet._multiply_adds``; the table marks all others.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from torch.nn.utils.rnn import PackedSequence
 from sudonet._multiply_adds import counter
 from sudonet._text import aligned, readable
 from sudonet.lean import CodedLinear, SUDOLinear
+from sudonet.packing import MAX_LEVELS, arena_bytes
 from sudonet.staircase import Staircase
 from sudonet.units import StaircaseUnit
 
@@ -50,11 +50,14 @@ class Layer:
     multiply_adds
         Multiplications, each with its addition; None where they are unknown.
     levels, bits
-        Of a discrete unit, and bits for one of its codes; None for all other layers.
+        Of a discrete unit: its levels, and the bits that tell its outputs apart, log2 of
+        their number rounded up. None for all other layers.
     activation_bytes
         Output in float32; 0 where it lies in the memory of the input.
     packed_bytes
-        Output with ``bits`` bits a value; float32 where there are no levels.
+        Output of a discrete unit as exported C stores it with ``optimise="ram"``: 1, 2, 4 or
+        8 bits a value, see :func:`sudonet.packing.arena_bits`. None for all other layers,
+        and for units with more levels than a byte holds, which cannot be exported.
     """
 
     path: str
@@ -65,7 +68,7 @@ class Layer:
     levels: int | None
     bits: int | None
     activation_bytes: int
-    packed_bytes: int
+    packed_bytes: int | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,9 +102,10 @@ class Summary:
         return sum(layer.activation_bytes for layer in self.layers)
 
     @property
-    def packed_bytes(self) -> int:
-        """Bytes of all outputs, those of discrete units packed."""
-        return sum(layer.packed_bytes for layer in self.layers)
+    def packed_bytes(self) -> int | None:
+        """Bytes of the outputs of all discrete units, packed; None if one cannot be."""
+        packed = [layer.packed_bytes for layer in self.layers if layer.bits is not None]
+        return None if None in packed else sum(size or 0 for size in packed)
 
     @property
     def discrete(self) -> Summary:
@@ -121,7 +125,7 @@ class Summary:
         >>> from sudonet import SUDO
         >>> data = summary(nn.Sequential(nn.Linear(8, 5), SUDO(4)), (1, 8)).as_dict()
         >>> data["layers"][1]["packed_bytes"], data["total"]["multiply_adds"]
-        (2, 40)
+        (4, 40)
         """
         discrete = self.discrete
         return {
@@ -210,21 +214,24 @@ def summary(
     - A layer of another kind which owns parameters: unknown, shown as ``?``, and
       the total is a lower bound.
 
-    Bytes are those of the outputs for the whole batch: four a value in float32,
-    or for a discrete unit ``bits`` a value, rounded up to whole bytes a layer. An
+    Bytes are those of the outputs for the whole batch, four a value in float32. An
     output in the memory of the layer's input (Flatten, an in-place ReLU) adds none.
     Of recurrent layers and attention it is the first output, not states or weights.
+    ``packed`` is what the outputs of a discrete unit take in exported C, which runs
+    one example at a time, with ``optimise="ram"``: 1, 2, 4 or 8 bits a value, in
+    words of 4 bytes. Where a maximum is taken of them, C may store that alone:
+    :func:`sudonet.deploy.report` has the sizes of a compiled network.
 
     Examples
     --------
     >>> from sudonet import SUDO
-    >>> summary(nn.Sequential(nn.Linear(784, 100), SUDO(32), nn.Linear(100, 10)), (1, 784))
+    >>> summary(nn.Sequential(nn.Linear(784, 100), SUDO(16), nn.Linear(100, 10)), (1, 784))
     layer  kind    output  parameters  multiply-adds  levels  bits  float32  packed
-    0      Linear  1x100       78,500         78,400       -     -    400 B   400 B
-    1      SUDO    1x100            0              0      32     5    400 B    63 B
-    2      Linear  1x10         1,010          1,000       -     -     40 B    40 B
-    total                      79,510         79,400                  840 B   503 B
-    discrete units: 100 values, 400 B float32, 63 B packed, ratio 6.35
+    0      Linear  1x100       78,500         78,400       -     -    400 B       -
+    1      SUDO    1x100            0              0      16     4    400 B    52 B
+    2      Linear  1x10         1,010          1,000       -     -     40 B       -
+    total                      79,510         79,400                  840 B    52 B
+    discrete units: 100 values, 400 B float32, 52 B packed, ratio 7.69
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}")
@@ -238,14 +245,14 @@ def summary(
         stack.enter_context(torch.no_grad())
         cuda = [x.device for x in inputs if x.device.type == "cuda"]
         stack.enter_context(torch.random.fork_rng(cuda[:1]))
-        # PyTorch's fused transformer layers would run past the hooks, or on nested tensors.
+        # PyTorch's fused transformer layers would bypass the hooks, or use nested tensors.
         stack.callback(
             torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
         )
         torch.backends.mha.set_fastpath_enabled(False)
         if "torch._dynamo" in sys.modules:
-            # A model that ran compiled would run past the hooks. Only a program that
-            # compiles has dynamo loaded; others need not wait for its import.
+            # A compiled model would bypass the hooks. Only a program that compiles has
+            # dynamo loaded; others need not wait for its import.
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         for path, module, owned in _layers(model):
             hook = partial(rows.add, path, owned)
@@ -304,7 +311,7 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module, list[nn.Parameter]]]:
-    """Path, module and parameters of all that gets rows, each module once."""
+    """Path, module and own parameters of every layer, each module once."""
     held: set[nn.Module] = set()
     for path, module in model.named_modules():
         if module in held:
@@ -344,7 +351,7 @@ class _Rows:
         outputs = list(_tensors(output))
         if isinstance(module, (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)):
             outputs = outputs[:1]
-        # The row before: a module with children often returns what the last one emitted.
+        # The row before counts, too: a module often returns what its last child emitted.
         old = [x.untyped_storage() for x in (*_tensors((args, kwargs)), *self._last)]
         self._last = outputs
         values = sum(x.numel() for x in outputs if not any(x.untyped_storage() is s for s in old))
@@ -357,16 +364,16 @@ class _Rows:
         if count and inputs and outputs:
             multiply_adds = count(module, inputs, outputs[0])
         if isinstance(module, SUDOLinear) and inputs:
-            # The unit in front of the layer is part of it and makes values of its own.
-            shape, made = tuple(inputs[0].shape), inputs[0].numel()
-            self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, made)
+            # The unit in front of the layer is part of it and has an output of its own.
+            shape, elements = tuple(inputs[0].shape), inputs[0].numel()
+            self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, elements)
         self._row(
             path,
             type(module).__name__,
             tuple(tuple(x.shape) for x in outputs),
             sum(p.numel() for p in new),
             multiply_adds,
-            _unit_at_the_end(module),
+            _output_unit(module),
             values,
         )
 
@@ -390,12 +397,18 @@ class _Rows:
                 levels=unit.levels if unit else None,
                 bits=unit.bits if unit else None,
                 activation_bytes=values * FLOAT32_BYTES,
-                packed_bytes=(values * unit.bits + 7) // 8 if unit else values * FLOAT32_BYTES,
+                packed_bytes=_packed(unit, values),
             )
         )
 
 
-def _unit_at_the_end(module: nn.Module) -> Staircase | None:
+def _packed(unit: Staircase | None, values: int) -> int | None:
+    if unit is None or unit.highest_integer >= MAX_LEVELS:
+        return None
+    return arena_bytes(values, unit.highest_integer)
+
+
+def _output_unit(module: nn.Module) -> Staircase | None:
     if isinstance(module, CodedLinear):
         return module.after
     return module.staircase if isinstance(module, StaircaseUnit) else None
@@ -436,28 +449,27 @@ def _cells(layer: Layer) -> tuple[str, ...]:
         "-" if layer.levels is None else f"{layer.levels:,}",
         "-" if layer.bits is None else f"{layer.bits}",
         readable(layer.activation_bytes),
-        readable(layer.packed_bytes),
+        "-" if layer.packed_bytes is None else readable(layer.packed_bytes),
     )
 
 
 def _total_cells(table: Summary) -> tuple[str, ...]:
+    packed = table.packed_bytes
     return (
         *("total", "", "", f"{table.parameters:,}"),
         f"{'' if table.complete else '>= '}{table.multiply_adds:,}",
-        *("", "", readable(table.activation_bytes), readable(table.packed_bytes)),
+        *("", "", readable(table.activation_bytes), readable(packed) if packed else "-"),
     )
 
 
 def _notes(table: Summary) -> list[str]:
     notes = []
     found = table.discrete
-    if found.packed_bytes:
-        notes.append(
-            f"discrete units: {found.activation_bytes // FLOAT32_BYTES:,} values, "
-            f"{readable(found.activation_bytes)} float32, "
-            f"{readable(found.packed_bytes)} packed, "
-            f"ratio {found.activation_bytes / found.packed_bytes:.3g}"
-        )
+    whole, packed = found.activation_bytes, found.packed_bytes
+    if whole:
+        values = f"{whole // FLOAT32_BYTES:,} values, {readable(whole)} float32"
+        ratio = f", {readable(packed)} packed, ratio {whole / packed:.3g}" if packed else ""
+        notes.append(f"discrete units: {values}{ratio}")
     if not table.complete:
         notes.append("?: a layer of unknown kind, so the multiply-adds are a lower bound")
     return notes

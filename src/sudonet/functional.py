@@ -130,7 +130,7 @@ def _(grad: Tensor, x: Tensor, unit: str) -> Tensor:
 
 
 class _Staircase(torch.autograd.Function):
-    """The operator with rules for torch.func as well, which wants them in this form."""
+    """The operator with rules for torch.func, which needs an autograd.Function."""
 
     @staticmethod
     def forward(x: Tensor, unit: str) -> Any:
@@ -198,7 +198,7 @@ class _Slope(torch.autograd.Function):
 
 
 class _Eager(torch.autograd.Function):
-    """The same without the dispatcher, for tensors at which nobody else is looking."""
+    """The same without the dispatcher, for tensors that are :func:`plain`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, unit: Staircase) -> Tensor:
@@ -214,13 +214,13 @@ class _Eager(torch.autograd.Function):
         return _kernels.backward(grad, x, ctx.unit), None
 
 
-# Function.apply itself spends longer on its arguments than the C core on 10,000 elements;
-# below it lies what it calls when torch.func is not at work, which plain makes sure of.
+# Function.apply spends longer on its arguments than the C core on 10,000 elements. Without
+# torch.func, which plain rules out, it does no more than call this method of its base class.
 _eager = super(torch.autograd.Function, _Eager).apply
 
 
 def plain(x: Tensor) -> bool:
-    """Neither a subclass, nor a transform, nor a dispatch mode would see the operator."""
+    """Whether no subclass, torch.func transform or dispatch mode has to see the operator."""
     return (
         type(x) is Tensor
         and not torch._C._are_functorch_transforms_active()
@@ -229,7 +229,7 @@ def plain(x: Tensor) -> bool:
     )
 
 
-# Graphs that call the operators themselves, as exported ones do, train the same way.
+# Exported graphs call the operators directly, and train the same way.
 for _name, _function in (("staircase", _Staircase), ("staircase_backward", _Slope)):
     torch.library.register_autograd(
         f"sudonet::{_name}",

@@ -1,10 +1,10 @@
-"""Linear layers that keep less for the backward pass than a unit and a layer apart do.
+"""Units fused with linear layers, which save less for the backward pass.
 
-A unit followed by a linear layer keeps two float32 numbers an element: the unit's input,
-for its slope, and its output, for the layer's gradient. The second follows from the first
-(:class:`SUDOLinear`: 4 bytes); and the first from the codes of the layer before, by one
-more product (:class:`CodedLinear`: 1 byte, 2 for more than 256 outputs). The gradients are
-the same to the last bit, as long as no input is NaN: codes do not keep that.
+A unit followed by a linear layer saves two float32 numbers an element: the unit's input,
+for its slope, and its output, for the layer's gradient. The output can be computed from the
+input again (:class:`SUDOLinear`: 4 bytes), and the input from the codes of the layer before,
+by one more product (:class:`CodedLinear`: 1 byte, 2 for more than 256 outputs). Gradients are
+the same to the last bit, unless an input is NaN, which has no code.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class CodedLinear(nn.Linear):
     in_features, out_features, bias, device, dtype
         As in nn.Linear.
     before
-        The unit that emitted the layer's input; None if any number may come. Then the
-        input itself is kept.
+        The unit that emitted the layer's input. None if the input may be any number; then
+        the input itself is kept.
     after
         The unit after the layer, None if there is none.
 
@@ -120,11 +120,11 @@ def codes_of(values: Tensor, unit: Staircase) -> Tensor:
     table = unit.values
     kind = torch.uint8 if unit.outputs <= 256 else torch.uint16
     if values.dtype.itemsize < 4:
-        # Neighbours may have become equal, and a position would be too coarse to round.
+        # Neighbouring values may be equal in this type, and a position too coarse to round.
         emitted = torch.tensor(table).to(dtype=values.dtype, device=values.device).float()
         return torch.searchsorted(emitted, values.float()).to(kind)
     if unit.rectified and unit.placement == "paper" and unit.underlying != "relu6":
-        # 0 and then every second odd or even step: a quarter rounds both to their place.
+        # Positions are 0, 0.5, 1.5, ... (L even) or 0, 1, 2, ...: a quarter more rounds both.
         position = values * ((unit.levels - 1) / 2) + 0.25
     else:
         position = (values - float(table[0])) * ((len(table) - 1) / float(table[-1] - table[0]))
@@ -140,10 +140,10 @@ def values_of(codes: Tensor, unit: Staircase, dtype: torch.dtype) -> Tensor:
 def fused(model: nn.Module, units: Mapping[str, Staircase], memory: str) -> dict[str, nn.Module]:
     """Modules by path that take the place of units and linear layers in ``model``.
 
-    Looks at neighbours in every nn.Sequential, where ``units`` are the discrete ones by
-    path. Parameters stay the same objects; a unit that moves into a layer leaves an
-    nn.Identity behind. Modules with hooks stay as they are: a hook sees what the module itself
-    takes and gives.
+    Neighbours in every nn.Sequential are fused; ``units`` are the discrete units by path.
+    Parameters stay the same objects; a unit that moves into a layer leaves an nn.Identity
+    behind. Modules with hooks stay as they are, since a hook must see the module's own input
+    and output.
     """
     if memory not in MEMORY:
         raise ValueError(f"memory must be one of {', '.join(MEMORY)}, got {memory!r}")
@@ -189,7 +189,7 @@ def _sharing(kind: Any, layer: nn.Linear, **units: Staircase | None) -> nn.Linea
 
 
 def _fusing(x: Tensor) -> bool:
-    # Under autocast a layer computes in another type than its input's: autograd knows how.
+    # Under autocast a layer computes in another type than its input's, which autograd handles.
     return (
         not torch.compiler.is_compiling()
         and torch.is_grad_enabled()
@@ -208,7 +208,7 @@ def _linear_then_unit(
 def _gradients(
     needed: tuple[bool, ...], grad: Tensor, x: Tensor | None, weight: Tensor
 ) -> list[Tensor | None]:
-    """By input, weight and bias, with the products that autograd makes of nn.Linear."""
+    """Gradients by input, weight and bias, from the same products as autograd's."""
     rows = grad.reshape(-1, grad.shape[-1])
     to_x = (rows @ weight).view(*grad.shape[:-1], weight.shape[1]) if needed[0] else None
     to_weight = rows.t() @ x.reshape(-1, x.shape[-1]) if needed[1] and x is not None else None
@@ -257,8 +257,8 @@ class _FromCodes(torch.autograd.Function):
         kept, weight, bias = ctx.saved_tensors
         if torch.is_grad_enabled() and ctx.before:
             raise RuntimeError(
-                "a layer that keeps codes has no second derivatives: its input is no longer "
-                "there. Convert with memory='lean' or memory='plain'"
+                "a layer that keeps codes has no second derivatives: its input was not "
+                "kept. Convert with memory='lean' or memory='plain'"
             )
         x = values_of(kept, ctx.before, ctx.dtype) if ctx.before else kept
         if torch.is_grad_enabled():
@@ -272,7 +272,7 @@ class _FromCodes(torch.autograd.Function):
 def _differentiable(
     ctx: Any, again: Tensor, inputs: Sequence[Tensor], grad: Tensor
 ) -> list[Tensor | None]:
-    """Gradients that can be differentiated again: autograd makes them of the plain operations."""
+    """Gradients that can be differentiated again, by autograd of the plain operations."""
     wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     found = iter(torch.autograd.grad(again, wanted, grad, create_graph=True))
     return [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]

@@ -1,8 +1,8 @@
-"""Codes of discrete units in few bits, for where memory counts.
+"""Codes in few bits, for where memory counts.
 
-Rows of codes become rows of bytes. Codes stand in words of one, two or four bytes,
-each a whole number of codes: :class:`Packing` states the rule, which C can follow
-byte by byte.
+:class:`Packing` turns rows of codes into rows of bytes. :func:`arena_bits` and
+:func:`arena_bytes` are the one definition of what codes take between the layers of a network
+that is exported as C with ``optimise="ram"``; every size that is printed as packed comes from it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Array = TypeVar("Array", NDArray[Any], Tensor)
 MIN_LEVELS = 2
 MAX_LEVELS = 256
 WORD_BYTES = (1, 2, 4)
+ARENA_BITS = (1, 2, 4, 8)
 
 _SIGNED_OR_BYTES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -32,6 +33,10 @@ _WORD_TYPES = {1: torch.uint8, 2: torch.int32, 4: torch.int64}
 class Packing:
     """How codes 0..L-1 are laid out in bytes. L alone decides.
 
+    Two back ends store data this way, with L = 2, 4 and 16: a network's file its weights of 1,
+    2 and 4 bits, exported C with ``optimise="ram"`` its codes, by :func:`arena_bits`. No back
+    end stores another L yet, and no size that is printed supposes it.
+
     1. A word of w bytes has room for the largest n with ``L**n <= 256**w``. Of w = 1, 2
        and 4 the one with the most codes a byte, n/w, is taken; of equals the shortest.
        That gives ``word_bytes`` = w and ``digits`` = n.
@@ -39,7 +44,7 @@ class Packing:
        so that each code has bits of its own. Otherwise it is L.
     3. Codes c_0, c_1, ... of a row fill words in order, ``digits`` codes each. The word is
        the sum of ``c_i * base**i``, i = 0..digits-1, and its lowest byte comes first.
-    4. A row has ``ceil(length / digits)`` words. Codes that the last one lacks are 0.
+    4. A row has ``ceil(length / digits)`` words. The last one is filled up with 0.
        Each row starts a word of its own.
 
     ========= ====== ========== ======= =============
@@ -80,7 +85,7 @@ class Packing:
     word_bytes
         Bytes of a word: 1, 2 or 4.
     base
-        What a code counts more than the one before it.
+        By what a code counts more than the code before it.
 
     Examples
     --------
@@ -157,7 +162,7 @@ class Packing:
         packed
             What :meth:`pack` returned: uint8, ``size(length)`` long on the last axis.
         length
-            Codes in a row. It cannot be told from the bytes.
+            Codes in a row. The bytes do not tell it.
 
         Returns
         -------
@@ -192,7 +197,7 @@ class Packing:
         batch, count = codes.shape[:-1], self._words(codes.shape[-1])
         words = torch.zeros(*batch, count, dtype=_WORD_TYPES[self.word_bytes], device=codes.device)
         for i in range(self.digits):
-            digit = codes[..., i :: self.digits]  # one short if the last word lacks it
+            digit = codes[..., i :: self.digits]  # one fewer if the last word is not full
             words[..., : digit.shape[-1]].add_(digit, alpha=self.base**i)
         if self.word_bytes == 1:
             return words
@@ -210,13 +215,13 @@ class Packing:
         codes = packed.new_empty(*packed.shape[:-1], length)
         rest = words
         for i in range(self.digits):
-            # The last digit is all that is left, so that a word too large shows in it.
+            # The last digit is the whole remainder, so that a word that is too large shows.
             digit, rest = self._split(rest) if i + 1 < self.digits else (rest, rest)
-            wrong = digit > self.levels - 1  # not >= levels: a uint8 makes 0 of 256
+            wrong = digit > self.levels - 1  # not >= levels: 256 becomes 0 in uint8
             if wrong.any():
                 raise ValueError(
                     f"a word of {int(words[wrong][0])} does not hold codes of "
-                    f"{self.levels} levels: the bytes are damaged or have other levels"
+                    f"{self.levels} levels: the bytes are damaged, or were packed with other levels"
                 )
             part = codes[..., i :: self.digits]
             part.copy_(digit[..., : part.shape[-1]])
@@ -275,15 +280,42 @@ def unpack(packed: Array, levels: int, length: int) -> Array:
     return Packing(levels).unpack(packed, length)
 
 
-def packed_bytes(length: int, levels: int) -> int:
-    """Bytes of a row of ``length`` packed codes.
+def arena_bits(highest: int) -> int:
+    """Bits of one integer from 0 to ``highest`` in the arena of exported C, ``optimise="ram"``.
+
+    Divisors of 8 only, so that an integer never lies across two bytes.
 
     Examples
     --------
-    >>> packed_bytes(1000, levels=2), packed_bytes(1000, levels=3), packed_bytes(1000, levels=9)
-    (125, 200, 400)
+    >>> [arena_bits(highest) for highest in (1, 2, 3, 4, 15, 16, 255)]
+    [1, 2, 2, 4, 4, 8, 8]
     """
-    return Packing(levels).size(length)
+    needed = _integer("highest", highest, 1, 255).bit_length()
+    return next(bits for bits in ARENA_BITS if bits >= needed)
+
+
+def arena_bytes(count: int, highest: int) -> int:
+    """Bytes that ``count`` integers from 0 to ``highest`` take in that arena.
+
+    What comes next starts at a multiple of 4 bytes.
+
+    Examples
+    --------
+    >>> [arena_bytes(100, highest) for highest in (1, 2, 8, 31)]
+    [16, 28, 52, 100]
+    """
+    return aligned_bytes(_integer("count", count, 0) * arena_bits(highest))
+
+
+def aligned_bytes(bits: int) -> int:
+    """Bytes for so many bits, up to the next multiple of 4.
+
+    Examples
+    --------
+    >>> [aligned_bytes(bits) for bits in (0, 1, 32, 33)]
+    [0, 4, 4, 8]
+    """
+    return -(-bits // 32) * 4
 
 
 def _digits(levels: int, word_bytes: int) -> int:
@@ -326,7 +358,7 @@ def _check_codes(codes: NDArray[Any] | Tensor, levels: int) -> None:
     if 0 in codes.shape:
         return
     if isinstance(codes, Tensor):
-        # torch has no extremes of the wide unsigned types; float64 holds all that is allowed.
+        # torch has no aminmax of these types; float64 holds all codes that are allowed.
         known = codes.double() if codes.dtype in _WIDE_UNSIGNED else codes
         low, high = (int(extreme) for extreme in known.aminmax())
     else:
@@ -339,5 +371,5 @@ def _check_codes(codes: NDArray[Any] | Tensor, levels: int) -> None:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    # Writeable too, or torch warns of the memory it would share.
+    # Writeable too: torch warns about sharing read-only memory.
     return torch.from_numpy(np.require(array, np.uint8, ["C", "W"]))

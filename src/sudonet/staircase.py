@@ -55,8 +55,8 @@ class Staircase:
     A rectified unit emits 0 for every x <= 0 and has no derivative for x < 0.
     For x > 0, ``placement="paper"`` leaves the levels where they were, which
     keeps L/2 + 1 of L outputs (L even); ``placement="full"`` cuts u in 0..1 into
-    L plateaus with the values k/(L-1), so that no level is lost. ``relu6`` never
-    is negative: its levels are the same in all three cases.
+    L plateaus with the values k/(L-1), so that no level is lost. ``relu6`` is
+    never negative: its levels are the same in all three cases.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Staircase:
     def parse(cls, name: str) -> Staircase:
         """The staircase of a name such as ``sudo-32`` or ``r-sudo-16-full``.
 
-        The form is ``[r-]sudo-LEVELS[-UNDERLYING][-full]``, in any case.
+        The form is ``[r-]sudo-LEVELS[-UNDERLYING][-full]``; case does not matter.
 
         Examples
         --------
@@ -161,8 +161,28 @@ class Staircase:
 
     @property
     def bits(self) -> int:
-        """Bits that store one code."""
+        """Bits that tell the codes apart: log2 of ``outputs``, rounded up.
+
+        What a back end stores may be more: see :func:`sudonet.packing.arena_bits`.
+        """
         return (self.outputs - 1).bit_length()
+
+    @property
+    def highest_integer(self) -> int:
+        """The integer of the highest value, where 0 is that of the lowest, on an even grid.
+
+        That is the highest code, except for rectified units with an even number of levels,
+        whose first step is half of the others.
+
+        Examples
+        --------
+        >>> Staircase(8).highest_integer, Staircase(8, rectified=True).highest_integer
+        (7, 7)
+        >>> Staircase(8, rectified=True).values_of([0, 1, 2, 3, 4]) * 7
+        array([0., 1., 3., 5., 7.])
+        """
+        values = self.values
+        return round(float((values[-1] - values[0]) / np.diff(values).min()))
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
@@ -281,7 +301,7 @@ def _sigmoid_slope(x: Float) -> Float:
 
 
 def expect_staircase(unit: object) -> Staircase:
-    """``unit`` itself; what is no Staircase is an error that says how to make one."""
+    """``unit`` itself, or a TypeError if it is not a Staircase."""
     if isinstance(unit, Staircase):
         return unit
     raise TypeError(f"expected a Staircase, got {unit!r}: Staircase.parse(name) makes one")

@@ -132,7 +132,7 @@ def activation(name: str | Staircase) -> nn.Module:
     ----------
     name
         ``tanh``, ``relu``, ``sigmoid``, ``hardtanh``, ``relu6``, or a discrete unit:
-        ``[r-]sudo-LEVELS[-UNDERLYING][-full]``. Upper and lower case are alike.
+        ``[r-]sudo-LEVELS[-UNDERLYING][-full]``. Case does not matter.
 
     Examples
     --------

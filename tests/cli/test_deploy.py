@@ -387,7 +387,7 @@ def test_damaged_graphs_are_refused(here, content):
     program()
     rewritten(lambda name, old: content if name == "models/model.json" else old)
     result = run("compile", "model.pt2", "--range", "0,1", "--out", "net.sudo")
-    check_user_error(result, "model.pt2 is no program")
+    check_user_error(result, "model.pt2 is not a program")
 
 
 def test_damaged_bytes_are_refused_or_do_no_harm(here):
@@ -420,10 +420,10 @@ def test_compressed_programs_are_refused(here):
 INSPECTED = """\
 input: 6, uint8 0 to 255 for 0 to 1; output: real
 layer  kind   output  unit     weights  thresholds  stored  tables  bytes  packed  multiply-adds
-0      dense  5       sudo-16  int8     channel       30 B   300 B    5 B     3 B             30
+0      dense  5       sudo-16  int8     channel       30 B   300 B    5 B     4 B             30
 2      dense  3       -        int8     -             15 B    36 B   24 B    24 B             15
-total                                                 45 B   336 B   29 B    27 B             45
-buffers of a layer: at most 29 B, 27 B packed
+total                                                 45 B   336 B   29 B    28 B             45
+arena of exported C: 8 B, 4 B with --optimise ram
 """
 
 
@@ -592,7 +592,7 @@ def test_export_to_c_says_what_is_wrong(here, monkeypatch):
         monkeypatch.setattr("sudonet.deploy.c.tools.SECONDS", 0.0001)
         result = run("export", "net.sudo", "--to", "c", "--check")
         assert result.exit_code == 2
-        assert "was not finished after 0.0001 seconds" in result.stderr
+        assert "did not finish within 0.0001 seconds" in result.stderr
     check_user_error(
         run("export", "net.sudo", "--to", "c", "--optimise", "fun"), "'fun'", "'flash'"
     )

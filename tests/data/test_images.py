@@ -182,8 +182,8 @@ def forged_pickles(trace):
         "no dictionary": (pickle.dumps([1, 2], 4), "no array under data"),
         "no data": (pickle.dumps({"labels": [1]}, 4), "no array under data"),
         "a list": (pickle.dumps({"data": [[1] * 3072]}, 4), "no array under data"),
-        "floats": (pickled(np.zeros((6, 3072)), 4), "no array of uint8"),
-        "objects": (pickled(np.array([None, 1]), 4), "no array of uint8"),
+        "floats": (pickled(np.zeros((6, 3072)), 4), "not an array of uint8"),
+        "objects": (pickled(np.array([None, 1]), 4), "not an array of uint8"),
         "too few bytes": (good.replace(b"M\x00\x0c", b"M\x00\x0d"), "reshape"),
         "other shape": (pickled(random_bytes(6, 300), 4), r"got uint8 \(6, 300\)"),
     }

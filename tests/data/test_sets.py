@@ -117,9 +117,9 @@ def damaged_digits(packed):
         "bits changed": (packed[:30] + bytes([packed[30] ^ 1]) + packed[31:], "damaged"),
         "wrong magic": (gzip.compress(b"\x00\x00\x0d\x03" + raw[4:]), "00000d03"),
         "too many axes": (gzip.compress(b"\x00\x00\x08\xff" + raw[4:]), "000008ff"),
-        "only magic": (gzip.compress(raw[:4]), "and does not"),
-        "another length": (gzip.compress(raw[:-1]), "30 x 2 x 3 bytes, and does not"),
-        "longer": (gzip.compress(raw + bytes(1000)), "30 x 2 x 3 bytes, and does not"),
+        "only magic": (gzip.compress(raw[:4]), "does not hold the 0 x 0 x 0 bytes"),
+        "another length": (gzip.compress(raw[:-1]), "does not hold the 30 x 2 x 3 bytes"),
+        "longer": (gzip.compress(raw + bytes(1000)), "does not hold the 30 x 2 x 3 bytes"),
         "other pixels": (gzip.compress(raw[:-1] + b"\x01"), f"has md5 .* {_mnist.RAW[0].checksum}"),
     }
 
@@ -140,7 +140,7 @@ def test_a_file_that_unpacks_to_much_is_not_unpacked_to_its_end(monkeypatch, fol
     packed = small_mnist(monkeypatch)
     bomb = gzip.compress(idx(random_bytes(30, 2, 3)) + bytes(50_000_000), 1)
     write(folder / "mnist", packed | {_mnist.ARCHIVES[0].name: bomb[:-8]})  # no end to check
-    with pytest.raises(DataError, match="30 x 2 x 3 bytes, and does not"):
+    with pytest.raises(DataError, match="does not hold the 30 x 2 x 3 bytes"):
         digits()
 
 

@@ -211,8 +211,8 @@ def deep(levels):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"shape": (1, 2)}, "notes would not come back .*: use dictionaries with strings"),
-        ({1: "a"}, "notes would not come back"),
+        ({"shape": (1, 2)}, "notes would not be read back .*: use dictionaries with strings"),
+        ({1: "a"}, "notes would not be read back"),
         ({"x": math.nan}, "notes cannot be written: Out of range float"),
         ({"x": object()}, "notes cannot be written: Object of type object"),
         ({"x": 2**63}, "notes cannot be written: integers must fit 64 bits"),

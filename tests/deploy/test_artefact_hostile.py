@@ -120,7 +120,7 @@ def test_white_space_order_and_missing_points_do_not_matter():
         (["layers", 0, "weights", "dtype"], "object", "dtype must be one of int8, .*'object'"),
         (["layers", 0, "after", "type"], "softplus", "type must be one of channel_thresholds"),
         (["layers", 0, "after", "unit"], "sudo-5", r"must be int32 of shape \(2, 4\), got"),
-        (["layers", 0, "shape_out"], [2, 16], r"an image becomes no sequence"),
+        (["layers", 0, "shape_out"], [2, 16], r"an image cannot become a sequence"),
         (["layers", 0, "weights", "shape"], [2, 4], "weights of a conv layer have 4 axes"),
         (["layers", 2, "stride"], [2, 1], "a dense layer has no windows"),
         (["layers", 0, "after", "unit"], "SUDO-4", "unit must be 'sudo-4', got 'SUDO-4'"),
@@ -140,7 +140,7 @@ def test_white_space_order_and_missing_points_do_not_matter():
         (["inputs", "low"], True, "metadata.inputs.low must be an integer, got True"),
         (["shape_in"], [1] * 9, "shape_in must be 1 to 8 integers above 0"),
         (["output"], "sigmoid", "output must be one of real, .* got 'sigmoid'"),
-        (["output"], "codes", "the output 'codes' cannot be of a network that ends in scores"),
+        (["output"], "codes", "a network that ends in scores cannot have the output 'codes'"),
         (["notes"], [], r"metadata.notes must be an object, got \[\]"),
     ],
 )  # fmt: skip
@@ -200,15 +200,15 @@ def after(place, **changes):
         (after(2, table=np.array([-(2**63), 1, 2, 3])), r"between -2\^62 and 2\^62"),
         (after(2, factor=np.array([1, 0], np.int32)), "factor must be above 0, got 0"),
         (after(2, factor=np.array([1], np.int32)), r"factor must be int32 of shape \(2,\)"),
-        (after(2, constant=np.array([2**63 - 1, 0])), "constant can leave 64 bits"),
-        (after(2, constant=np.array([-(2**63), 0])), "constant can leave 64 bits"),
+        (after(2, constant=np.array([2**63 - 1, 0])), "constant can overflow 64 bits"),
+        (after(2, constant=np.array([-(2**63), 0])), "constant can overflow 64 bits"),
         (after(3, constant=np.array([0.0, 0.0])), "constant must be int64 of shape"),
         (with_layer(0, weights=np.full((2, 1, 2, 2), -2, np.int8)), "ternary weights are from -1"),
         (with_layer(2, weights=np.full((2, 8), 8, np.int8)), "int4 weights are from -7 to 7"),
         (with_layer(3, weights=np.full((2, 2), -128, np.int8)), "int8 weights are from -127"),
         (with_layer(3, weight_kind="binary"), "binary weights are -1 or 1, got -127 to 100"),
         (with_layer(3, weight_kind="float32"), "float32 weights must be finite and float32"),
-        (with_layer(0, after=golden().layers[3].after), "this is not the last layer"),
+        (with_layer(0, after=golden().layers[3].after), "only the last layer can give scores"),
         (with_layer(3, weight_kind="int2"), "weights must be one of int8, .* got 'int2'"),
         (with_layer(3, weights=np.ones((2, 2), np.int16)), "must be held as int8, got int16"),
         (with_layer(3, after=REAL), "RealScores cannot follow int8 weights"),
@@ -244,9 +244,9 @@ def test_real_scores_stay_within_float32():
     for network, message in [
         (real(factor=0.0), "factor must be finite and above 0, got 0.0"),
         (real(factor=np.inf), "factor must be finite and above 0, got inf"),
-        (real(factor=1e308), "can leave float32, or is not finite"),
-        (real(constant=np.nan), "can leave float32, or is not finite"),
-        (real(constant=1e39), "can leave float32, or is not finite"),
+        (real(factor=1e308), "can overflow float32, or is not finite"),
+        (real(constant=np.nan), "can overflow float32, or is not finite"),
+        (real(constant=1e39), "can overflow float32, or is not finite"),
         (real(weight=np.nan), "float32 weights must be finite"),
     ]:
         with pytest.raises(ArtefactError, match=message):
@@ -308,7 +308,7 @@ def test_fixed_point_fits_64_bits_to_the_last_one():
         == 2**63 - 1
     )
     for constant in (room + 1, -room - 1):
-        with pytest.raises(ArtefactError, match="can leave 64 bits"):
+        with pytest.raises(ArtefactError, match="can overflow 64 bits"):
             dumps(wide(255, weights, constant=constant))
 
 

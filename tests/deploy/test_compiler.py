@@ -325,13 +325,13 @@ BAD = {
     ),
     "tanh": (nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)), r"1 \(tanh\) can only be"),
     "no unit": (nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), "no unit between 0 and 1"),
-    "shortcut": (nn.Sequential(Shortcut(), sudonet.SUDO(4)), "goes to 2 places"),
+    "shortcut": (nn.Sequential(Shortcut(), sudonet.SUDO(4)), "is used 2 times"),
     "unit first": (nn.Sequential(sudonet.SUDO(4), nn.Linear(4, 2)), "0 must follow a Linear"),
     "levels": (dense(sudonet.SUDO(300), 4, 4, 2), "1 is sudo-300, .*use at most 256"),
     "rectified levels": (dense(sudonet.RSUDO(300), 4, 4, 2), "1 is r-sudo-300"),
     "norm": (
         nn.Sequential(nn.Linear(4, 4), sudonet.SUDO(4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
-        "2 normalises what no layer made",
+        "2 has no layer to be folded into",
     ),
     "nothing": (nn.Sequential(nn.Flatten()), "nothing to compile"),
     "nested": (
@@ -350,7 +350,7 @@ def test_what_cannot_be_compiled_is_named(name):
 
 def test_bad_arguments_are_named():
     model = dense(sudonet.SUDO(4), 4, 4, 2)
-    with pytest.raises(deploy.CompileError, match="how far do inputs range"):
+    with pytest.raises(deploy.CompileError, match="the range of the inputs is not known"):
         deploy.compile(model)
     with pytest.raises(deploy.CompileError, match="'int7'"):
         deploy.compile(model, "int7", inputs=PIXELS)
@@ -361,7 +361,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(deploy.CompileError, match="shape of an input is not known"):
         deploy.compile(convolutional(sudonet.SUDO(4)), inputs=PIXELS)
     empty = nn.Sequential(nn.ConvTranspose2d(1, 1, 1, padding=(0, 2)))
-    with pytest.raises(deploy.CompileError, match=r"0 makes nothing.*\(1, 1, 0\)"):
+    with pytest.raises(deploy.CompileError, match=r"0 has an empty output.*\(1, 1, 0\)"):
         deploy.compile(empty, inputs=PIXELS, shape=(1, 1, 4))
     padded = nn.Sequential(nn.Conv1d(1, 1, 3, padding=1))
     with pytest.raises(deploy.CompileError, match="no integer of the input stands for 0"):

@@ -1,5 +1,6 @@
 import io
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,18 +14,17 @@ from sudonet.deploy.layers import Affine
 from sudonet.deploy.report import report
 from sudonet.deploy.tune import tune
 from sudonet.functional import sudo
-from sudonet.packing import packed_bytes
 
 TABLE = """\
 layer  kind   unit     weights  same codes  as float64  weights float32   stored   tables  output float32  bytes  packed
-0      dense  sudo-16  int8       100.00 %           -          2.3 KiB    600 B  1.8 KiB           120 B   30 B    15 B
-2      dense  sudo-9   int8       100.00 %           -          1.8 KiB    450 B    480 B            60 B   15 B     6 B
+0      dense  sudo-16  int8       100.00 %           -          2.3 KiB    600 B  1.8 KiB           120 B   30 B    16 B
+2      dense  sudo-9   int8       100.00 %           -          1.8 KiB    450 B    480 B            60 B   15 B     8 B
 4      dense  -        int8              -           -            240 B     60 B     48 B            16 B   32 B    32 B
-total                                                           4.3 KiB  1.1 KiB  2.3 KiB           196 B   77 B    53 B
+total                                                           4.3 KiB  1.1 KiB  2.3 KiB           196 B   77 B    56 B
 accuracy: 100.00 % before, 100.00 % after, 3 rows
 the same class: 100.00 % of the rows
 the same codes throughout: 100.00 % of the rows; no layer differs
-buffers of a layer: at most 50 B, 38 B packed"""  # noqa: E501
+arena of exported C: 48 B, 24 B with --optimise ram"""  # noqa: E501
 
 PIXELS = deploy.Grid.of_range(0, 1)
 
@@ -209,20 +209,25 @@ def test_sizes():
     assert [row.kind for row in found.layers] == ["conv", "max", "conv", "sum", "dense"]
     assert [row.weight_kind for row in found.layers] == ["int8", None, "int4", None, "int8"]
     assert (found.input.plain_bytes, found.input.packed_bytes) == (100, 100)
-    # r-sudo-8 emits five values, in at most 8 bits each, 13 of them in 4 bytes when packed.
+    # C takes the maximum before it stores anything.
     assert conv.output.float32_bytes == 4 * 600
-    assert (conv.output.plain_bytes, conv.output.packed_bytes) == (600, packed_bytes(600, 5))
-    assert (pool.output.plain_bytes, pool.output.packed_bytes) == (150, packed_bytes(150, 5))
-    # Sums of nine codes up to 199 need two bytes.
-    assert (mean.output.plain_bytes, mean.output.packed_bytes) == (10, 10)
-    assert last.output.plain_bytes == 4 * 8
+    assert (conv.output.plain_bytes, conv.output.packed_bytes) == (600, None)
+    # r-sudo-8 emits 0, 1, 3, 5 and 7: in 4 bits each when packed, in words of 4 bytes.
+    assert (pool.output.plain_bytes, pool.output.packed_bytes) == (150, 76)
+    # 199 needs a byte, sums of nine such codes need two.
+    assert (second.output.plain_bytes, second.output.packed_bytes) == (45, 48)
+    assert (mean.output.plain_bytes, mean.output.packed_bytes) == (10, 12)
+    assert (last.output.plain_bytes, last.output.packed_bytes) == (4 * 8, 4 * 8)
     assert (conv.weight_float32_bytes, conv.weight_bytes) == (4 * 54, 54)
     assert (second.weight_float32_bytes, second.weight_bytes) == (4 * 270, 135)
     assert conv.threshold_bytes == 4 * 4 * 6
     assert second.threshold_bytes == 12 * 5 + 8 * 199
     assert last.threshold_bytes == 12 * 4
-    assert found.arena_bytes == 600 + 150
-    assert found.arena_packed_bytes == packed_bytes(600, 5) + 100
+    # The pooled codes, the second layer's, and the window of 54 codes that it gathers.
+    assert found.arena_bytes == 152 + 48 + 56
+    assert found.arena_packed_bytes == 76 + 48 + 56
+    assert re.search(r"^3 .* 45 B +48 B$", str(found), re.MULTILINE)
+    assert re.search(r"^0 .* 600 B +-$", str(found), re.MULTILINE)
     assert found.weight_bytes == 54 + 135 + 20
     assert found.threshold_bytes == 96 + 1652 + 48
 
@@ -233,6 +238,11 @@ def test_float32_weights_save_nothing():
     found = report(model, network, (pixels(20, 20), classes(20)))
     assert found.weight_bytes == found.weight_float32_bytes
     assert [row.threshold_bytes for row in found.layers] == [8 * 30 + 8 * 15, 8 * 15 + 8 * 8, 8 * 4]
+    # Such a network cannot be exported as C, so that there is nothing packed to state.
+    assert (found.arena_bytes, found.arena_packed_bytes) == (None, None)
+    assert [row.output.packed_bytes for row in found.layers] == [None] * 3
+    assert "arena" not in str(found)
+    assert all(line.endswith("-") for line in str(found).splitlines()[1:5])
 
 
 def test_the_table_in_full():

@@ -350,10 +350,10 @@ def test_the_controls_of_the_unit(fresh):
     assert fresh.locator("#unit-levels").input_value() == "16"
     fresh.locator("#unit-kind input[value=rectified]").check()
     lines = dict(zip(*[iter(readout.inner_text().split("\n"))] * 2, strict=True))
-    assert (lines["values it can emit"], lines["bits to store one"]) == ("9", "4")
+    assert (lines["values it can emit"], lines["bits that tell them apart"]) == ("9", "4")
     fresh.locator("#unit-kind input[value=rectified-full]").check()
     lines = dict(zip(*[iter(readout.inner_text().split("\n"))] * 2, strict=True))
-    assert (lines["values it can emit"], lines["bits to store one"]) == ("16", "4")
+    assert (lines["values it can emit"], lines["bits that tell them apart"]) == ("16", "4")
     fresh.locator("#unit-kind input[value=tanh]").check()
     fresh.locator("#unit-levels").press("ArrowRight")
     assert fresh.locator("#unit-number").input_value() == "17"

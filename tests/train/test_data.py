@@ -109,8 +109,8 @@ def test_names_are_made_canonical():
         (X[:, 0], X, "inputs must have a row a sample, got shape (12,): use x.reshape(-1, 1)"),
         (X, X[:, 0], "targets must have a row a sample, got shape (12,)"),
         (X, np.arange(12), "targets must have a row a sample, got shape (12,)"),
-        (X, X[:5], "as many targets as inputs, got 5 and 12"),
-        (X[:0], X[:0], "needs samples"),
+        (X, X[:5], "as many targets as inputs, at least one, got 5 and 12"),
+        (X[:0], X[:0], "at least one, got 0 and 0"),
         (np.where(X[3] == X, np.nan, X), X, "inputs contain NaN or infinity: remove"),
         (X, np.where(X[3] == X, -np.inf, X), "targets contain NaN or infinity: remove"),
         (X, X * 1e200, "targets contain NaN or infinity"),  # in float32

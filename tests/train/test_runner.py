@@ -58,7 +58,7 @@ def test_auto_trains_networks_too_deep_for_the_c_core_in_torch(native_path):
     results = train([too_deep, QUICK], (X, X))
     assert [result.engine[:5] for result in results] == ["torch", "nativ"]
     assert np.isfinite(results[0].losses).all()
-    with pytest.raises(ValueError, match=r"64 layers at most, got 65: use engine='auto'"):
+    with pytest.raises(ValueError, match=r"at most 64 layers, got 65: use engine='auto'"):
         train([too_deep], (X, X), engine="native")
 
 

@@ -508,7 +508,7 @@ def test_a_forward_without_source_is_said_to_be_closed():
     scope = {"nn": nn}
     code = "class Closed(nn.Module):\n def forward(self, x):\n  return x if x.sum() > 0 else -x"
     exec(code, scope)
-    with pytest.warns(UserWarning, match=r"0: Closed\.forward, could not be looked into"):
+    with pytest.warns(UserWarning, match=r"0: Closed\.forward, could not be searched"):
         conversion = convert(nn.Sequential(scope["Closed"](), nn.Tanh()), "sudo-4")
     assert [change.path for change in conversion.changes] == ["1"]
 

@@ -253,4 +253,4 @@ def test_a_summary_shows_the_levels_of_units_inside_of_layers(memory):
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
     fused = sudonet.convert(model, "sudo-16", memory=memory).model
     shown = [layer for layer in sudonet.summary(fused, (1, 4)).layers if layer.levels]
-    assert [(layer.levels, layer.packed_bytes) for layer in shown] == [(16, 3)]
+    assert [(layer.levels, layer.packed_bytes) for layer in shown] == [(16, 4)]

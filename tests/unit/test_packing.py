@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sudonet import packing
-from sudonet.packing import Packing, pack, packed_bytes, unpack
+from sudonet.packing import Packing, aligned_bytes, arena_bits, arena_bytes, pack, unpack
 
 EVERY_L = range(2, 257)
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -121,7 +121,7 @@ def test_round_trip_of_every_length_up_to_two_words(levels):
     for length in range(2 * chosen.digits + 2):
         for codes in (random_codes(levels, 3, length), np.full((1, length), levels - 1)):
             packed = pack(codes, levels)
-            assert packed.shape[-1] == packed_bytes(length, levels)
+            assert packed.shape[-1] == chosen.size(length)
             np.testing.assert_array_equal(unpack(packed, levels, length), codes)
 
 
@@ -203,7 +203,6 @@ def test_levels_out_of_range(levels):
         lambda: Packing(levels),
         lambda: pack(np.zeros(3, int), levels),
         lambda: unpack(np.zeros(3, np.uint8), levels, 3),
-        lambda: packed_bytes(3, levels),
     ):
         with pytest.raises(ValueError, match=expected):
             call()
@@ -263,7 +262,7 @@ def test_lists_and_single_numbers_are_refused():
 @pytest.mark.parametrize(("length", "error"), [(-1, ValueError), (2.0, TypeError)])
 def test_a_length_must_be_a_count(length, error):
     for call in (
-        lambda: packed_bytes(length, 3),
+        lambda: Packing(3).size(length),
         lambda: unpack(np.zeros(1, np.uint8), 3, length),
     ):
         with pytest.raises(error, match=rf"length must be an integer >= 0, got {length}$"):
@@ -272,7 +271,7 @@ def test_a_length_must_be_a_count(length, error):
 
 @pytest.mark.parametrize(("levels", "length"), [(2, 9), (3, 6), (5, 14), (9, 11), (256, 3)])
 def test_packed_of_another_length(levels, length):
-    right = packed_bytes(length, levels)
+    right = Packing(levels).size(length)
     for size in (0, right - 1, right + 1):
         for packed in (np.zeros((2, size), np.uint8), torch.zeros(2, size, dtype=torch.uint8)):
             with pytest.raises(
@@ -322,6 +321,31 @@ def test_every_short_word_is_codes_or_an_error(levels):
     for word in words[~valid][:5]:
         with pytest.raises(ValueError, match=f"a word of {word} "):
             chosen.unpack(np.array([word]).view(np.uint8), chosen.digits)
+
+
+def test_codes_in_the_arena_never_lie_across_two_bytes():
+    for highest in range(1, 256):
+        bits = arena_bits(highest)
+        assert bits in (1, 2, 4, 8)
+        assert 2 ** (bits // 2) <= highest < 2**bits or bits == highest == 1
+        # Packed in that way: the rule of a power of two.
+        assert Packing(2**bits).bits_per_code == bits
+        for count in (0, 1, 31, 32, 33, 100):
+            size = arena_bytes(count, highest)
+            assert size % 4 == 0
+            assert 0 <= size - Packing(2**bits).size(count) < 4
+            assert size == aligned_bytes(count * bits)
+
+
+@pytest.mark.parametrize(
+    ("highest", "error"), [(0, ValueError), (256, ValueError), (1.0, TypeError)]
+)
+def test_integers_that_the_arena_does_not_hold(highest, error):
+    for call in (lambda: arena_bits(highest), lambda: arena_bytes(3, highest)):
+        with pytest.raises(
+            error, match=f"highest must be an integer from 1 to 255, got {highest}$"
+        ):
+            call()
 
 
 def test_it_needs_numpy_torch_and_the_standard_library_alone():

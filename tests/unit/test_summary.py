@@ -53,12 +53,12 @@ class TestTable:
     def test_mlp_by_hand(self) -> None:
         table = summary(mlp(SUDO(32)), (1, 784))
         assert table.layers == (
-            Layer("0", "Linear", ((1, 100),), 78_500, 78_400, None, None, 400, 400),
-            Layer("1", "SUDO", ((1, 100),), 0, 0, 32, 5, 400, 63),
-            Layer("2", "Linear", ((1, 10),), 1_010, 1_000, None, None, 40, 40),
+            Layer("0", "Linear", ((1, 100),), 78_500, 78_400, None, None, 400, None),
+            Layer("1", "SUDO", ((1, 100),), 0, 0, 32, 5, 400, 100),
+            Layer("2", "Linear", ((1, 10),), 1_010, 1_000, None, None, 40, None),
         )
         assert (table.parameters, table.multiply_adds, table.complete) == (79_510, 79_400, True)
-        assert (table.activation_bytes, table.packed_bytes) == (840, 503)
+        assert (table.activation_bytes, table.packed_bytes) == (840, 100)
 
     def test_snapshot(self) -> None:
         model = nn.Sequential(
@@ -89,16 +89,16 @@ class TestTable:
             "levels": 32,
             "bits": 5,
             "activation_bytes": 800,
-            "packed_bytes": 125,
+            "packed_bytes": 200,
         }
         assert data["total"] == {
             "parameters": 79_510,
             "multiply_adds": 158_800,
             "complete": True,
             "activation_bytes": 1_680,
-            "packed_bytes": 1_005,
+            "packed_bytes": 200,
         }
-        assert data["discrete"] == {"values": 200, "activation_bytes": 800, "packed_bytes": 125}
+        assert data["discrete"] == {"values": 200, "activation_bytes": 800, "packed_bytes": 200}
 
     def test_prints_plain_text_without_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
         table = summary(mlp(SUDO(32)), (1, 784))
@@ -122,7 +122,7 @@ class TestTable:
         console.print(table)
         lines = console.export_text().splitlines()
         assert max(map(len, lines)) <= width
-        for text in ("ConvTranspose2d  8x32x34x34", "65,568    134,217,728", "108.4 KiB"):
+        for text in ("ConvTranspose2d  8x32x34x34", "65,568    134,217,728", "144.5 KiB"):
             assert any(text in line for line in lines)
         assert lines[-1].startswith("discrete units: 295,936 values, 1.1 MiB float32")
 
@@ -146,16 +146,16 @@ class Scale(nn.Module):
 
 
 SNAPSHOT = """
-layer  kind         output     parameters  multiply-adds  levels  bits    float32     packed
-0      Conv2d       4x8x28x28         208        627,200       -     -   98.0 KiB   98.0 KiB
-1      BatchNorm2d  4x8x28x28          16         25,088       -     -   98.0 KiB   98.0 KiB
-2      SUDO         4x8x28x28           0              0      16     4   98.0 KiB   12.2 KiB
-3      MaxPool2d    4x8x14x14           0              0       -     -   24.5 KiB   24.5 KiB
-4      Flatten      4x1568              0              0       -     -        0 B        0 B
-5      Linear       4x500         784,500      3,136,000       -     -    7.8 KiB    7.8 KiB
-6      RSUDO        4x500               0              0      16     4    7.8 KiB    1,000 B
-7      Scale        4x500             500              ?       -     -    7.8 KiB    7.8 KiB
-total                             785,224   >= 3,788,288                341.9 KiB  249.4 KiB
+layer  kind         output     parameters  multiply-adds  levels  bits    float32    packed
+0      Conv2d       4x8x28x28         208        627,200       -     -   98.0 KiB         -
+1      BatchNorm2d  4x8x28x28          16         25,088       -     -   98.0 KiB         -
+2      SUDO         4x8x28x28           0              0      16     4   98.0 KiB  12.2 KiB
+3      MaxPool2d    4x8x14x14           0              0       -     -   24.5 KiB         -
+4      Flatten      4x1568              0              0       -     -        0 B         -
+5      Linear       4x500         784,500      3,136,000       -     -    7.8 KiB         -
+6      RSUDO        4x500               0              0      16     4    7.8 KiB   1,000 B
+7      Scale        4x500             500              ?       -     -    7.8 KiB         -
+total                             785,224   >= 3,788,288                341.9 KiB  13.2 KiB
 discrete units: 27,088 values, 105.8 KiB float32, 13.2 KiB packed, ratio 8
 ?: a layer of unknown kind, so the multiply-adds are a lower bound
 """
@@ -441,7 +441,7 @@ class TestBytes:
         model = nn.Sequential(nn.Conv1d(2, 3, 1), layer).to(device)
         rows = summary(model, (1, 2, 4)).layers
         assert [row.activation_bytes for row in rows] == [48, 0]
-        assert [row.packed_bytes for row in rows] == [48, 0]
+        assert [row.packed_bytes for row in rows] == [None, None]
 
     @pytest.mark.parametrize("device", ["cpu", "meta"])
     def test_a_new_output_is_not(self, device: str) -> None:
@@ -449,24 +449,33 @@ class TestBytes:
         assert [row.activation_bytes for row in rows] == [48, 48]
 
     @pytest.mark.parametrize(
-        ("unit", "levels", "bits"),
+        ("unit", "levels", "bits", "stored"),
         [
-            (SUDO(2), 2, 1),
-            (SUDO(3), 3, 2),
-            (SUDO(1000), 1000, 10),
-            (RSUDO(16), 16, 4),
-            (RSUDO(6), 6, 2),
-            (RSUDO(6, placement="full"), 6, 3),
+            (SUDO(2), 2, 1, 1),
+            (SUDO(3), 3, 2, 2),
+            (SUDO(9), 9, 4, 4),
+            (SUDO(17), 17, 5, 8),
+            (RSUDO(16), 16, 4, 4),
+            (RSUDO(6), 6, 2, 4),  # 0, 1, 3 and 5
+            (RSUDO(6, placement="full"), 6, 3, 4),
         ],
     )
     @pytest.mark.parametrize("values", [1, 8, 13])
     def test_packed_bytes_round_up(
-        self, unit: nn.Module, levels: int, bits: int, values: int
+        self, unit: nn.Module, levels: int, bits: int, stored: int, values: int
     ) -> None:
         row = only(unit, (1, values))
         assert (row.levels, row.bits) == (levels, bits)
-        assert row.packed_bytes == -(-values * bits // 8)
+        assert row.packed_bytes == 4 * -(-values * stored // 32)
         assert row.activation_bytes == 4 * values
+
+    def test_units_that_bytes_do_not_hold_have_no_packed_size(self) -> None:
+        table = summary(nn.Sequential(SUDO(1000), SUDO(4)), (1, 8))
+        assert [row.packed_bytes for row in table.layers] == [None, 4]
+        assert table.packed_bytes is None
+        assert str(table).splitlines()[-1] == "discrete units: 16 values, 64 B float32"
+        assert only(RSUDO(511), (1, 8)).packed_bytes == 8
+        assert only(RSUDO(512), (1, 8)).packed_bytes is None
 
     def test_discrete_units_alone(self) -> None:
         model = nn.Sequential(nn.Linear(3, 8), SUDO(4), nn.Linear(8, 8), nn.Tanh(), RSUDO(16))

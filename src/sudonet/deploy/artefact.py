@@ -42,7 +42,7 @@ from sudonet.deploy.network import IntegerNetwork
 from sudonet.staircase import Staircase
 
 MAGIC = b"\x89SUDO\r\n\x1a"
-"""As PNG has it: a byte above 127 and ends of lines, which transfers as text would change."""
+"""As in PNG: a byte above 127 and line ends, which a transfer as text would change."""
 
 VERSION = 1
 HEADER = struct.Struct("<8sIIQ8x32s")
@@ -51,10 +51,10 @@ HEADER = struct.Struct("<8sIIQ8x32s")
 HASHED = HEADER.size - 32
 ALIGNMENT = 64
 METADATA = 2**20
-"""Most bytes of metadata; a thousand layers need about half of it."""
+"""Limit of the bytes of metadata; a thousand layers need about half of it."""
 
 UNIT = 40
-"""Most characters of a unit's name."""
+"""Limit of the characters in a unit's name."""
 
 Array: TypeAlias = NDArray[Any]
 Buffer: TypeAlias = "bytes | mmap.mmap"
@@ -88,7 +88,7 @@ def save(network: IntegerNetwork, path: str | os.PathLike[str]) -> None:
         If the network cannot be put into a file, or the file cannot be written.
     """
     path = Path(path)
-    # A name of its own, so that two that write at once do not share it.
+    # A unique name, so that two processes that write at once do not share it.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         data = dumps(network)
@@ -122,9 +122,9 @@ def load(path: str | os.PathLike[str]) -> IntegerNetwork:
     """
     path = Path(path)
     try:
-        if not path.is_file():  # to open a pipe would wait for whoever writes to it
+        if not path.is_file():  # opening a pipe would wait for a writer
             raise ArtefactError("there is no such file")
-        if not path.stat().st_size:  # which cannot be mapped
+        if not path.stat().st_size:  # an empty file cannot be mapped
             raise ArtefactError("the file is empty")
         with path.open("rb") as file:
             return _network(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -154,7 +154,7 @@ def dumps(network: IntegerNetwork) -> bytes:
         raise ArtefactError(f"the notes cannot be written: {error}") from error
     if not unchanged:
         raise ArtefactError(
-            "the notes would not come back as they are: use dictionaries with strings as keys, "
+            "the notes would not be read back unchanged: use dictionaries with strings as keys, "
             "lists, strings, numbers, True, False and None"
         )
     padding = bytes(-len(text) % ALIGNMENT)
@@ -191,19 +191,19 @@ def unpacked(stored: Array, kind: str, count: int) -> Array:
         return stored
     levels = 2 ** WEIGHTS[kind]
     weights = packing.unpack(stored, levels, count).view(np.int8)
-    # In place, as there may be many.
+    # In place, to save memory.
     if kind == "binary":
         weights *= 2
         weights -= 1
     else:
-        weights ^= levels // 2  # the highest bit counts negative
+        weights ^= levels // 2  # two's complement
         weights -= levels // 2
     weights.setflags(write=False)
     return weights
 
 
 class _Writer:
-    """A network's parts as JSON; arrays gather in ``data`` on the way."""
+    """A network's parts as JSON; arrays are appended to ``data``."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -250,7 +250,7 @@ def _network(buffer: Buffer) -> IntegerNetwork:
     if version != VERSION:
         raise ArtefactError(
             f"its format has version {version}, and this program reads version {VERSION}: "
-            "a newer sudonet may know it"
+            "a newer sudonet may read it"
         )
     if length > METADATA:
         raise ArtefactError(f"its metadata has {length:,} bytes and the limit is {METADATA:,}")
@@ -273,7 +273,7 @@ def _network(buffer: Buffer) -> IntegerNetwork:
 
 
 class _Reader:
-    """Metadata as the parts of a network; ``end`` moves over the arrays on the way."""
+    """A network's parts from metadata; ``end`` is the end of the last array read."""
 
     def __init__(self, buffer: Buffer, start: int) -> None:
         self.buffer = buffer
@@ -322,7 +322,7 @@ class _Reader:
         )
 
     def part(self, value: Any, where: str, types: dict[str, type]) -> Any:
-        """A layer, or what comes after one: its type, and the fields of that."""
+        """A layer, or its thresholds or scores: the type, and the fields of that type."""
         name = metadata.mapping(value, where).get("type")
         made = types.get(name) if isinstance(name, str) else None
         if made is None:

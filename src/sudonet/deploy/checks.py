@@ -1,6 +1,6 @@
-"""Whether an integer network can run: no index outside, no number too wide.
+"""Checks that an integer network can run: no index out of bounds, no overflow.
 
-A network that was compiled passes. One that was read from a file may be anything.
+A network that was compiled passes. One that was read from a file may hold anything.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from sudonet.deploy.network import OUTPUTS, IntegerNetwork
 from sudonet.staircase import Staircase
 
 ELEMENTS = 2**26
-"""Most numbers between two layers, for one example; also the limit of strides and the like."""
+"""Limit of the numbers between two layers, for one example, and of strides and the like."""
 
 AXES = 8
 NAME = 256
-"""Most characters of a layer's name."""
+"""Limit of the characters in a layer's name."""
 
 LARGEST = 255
 """The largest integer of a unit."""
@@ -48,15 +48,15 @@ SCALES = (2.0**-100, 2.0**100)
 ZEROS = 2.0**62
 
 PIECE = 2**20
-"""Weights that are added up at once, to need little memory for many weights of few bits."""
+"""Weights that are added up at a time, which bounds the memory that large layers need."""
 
 
 class ArtefactError(ValueError):
-    """A file holds no network, or a network cannot be put into one; the message says why."""
+    """A file holds no valid network, or a network cannot be saved; the message says why."""
 
 
 def check(network: IntegerNetwork) -> None:
-    """Raise an ArtefactError unless every input that fits runs through, with exact sums."""
+    """Raise an ArtefactError unless the network runs on every valid input, with exact sums."""
     _check_grid(network.inputs)
     if not 1 <= len(network.shape_in) <= AXES:
         _fail(f"shape_in has 1 to {AXES} axes, got {_short(network.shape_in)}")
@@ -77,7 +77,7 @@ def check(network: IntegerNetwork) -> None:
             if made is not None:
                 _check_grid(made)
                 grid = made
-        except ValueError as error:  # also of a Grid that cannot be
+        except ValueError as error:  # an invalid Grid raises one, too
             raise ArtefactError(f"{where}: {error}") from error
         shape = layer.shape_out
     _check_output(network.output, network.layers[-1])
@@ -85,8 +85,8 @@ def check(network: IntegerNetwork) -> None:
 
 def check_unit(unit: Staircase) -> None:
     """Raise an ArtefactError if the unit's integers need more than a byte."""
-    # Rectified units drop half of their levels. More than twice as many are refused before
-    # they are looked at, since that would make their tables.
+    # Rectified units keep half of their levels, so that up to twice as many may fit. More are
+    # refused before Grid.of_unit builds their tables.
     if unit.levels >= 2 * (LARGEST + 1) or Grid.of_unit(unit).high > LARGEST:
         _fail(f"the unit {unit} has integers above {LARGEST}, more than a byte holds")
 
@@ -118,10 +118,10 @@ def _check_output(output: str, last: Layer) -> None:
     if output not in OUTPUTS:
         _fail(f"output must be one of {', '.join(OUTPUTS)}, got {_short(output)}")
     if not isinstance(last, Affine):
-        _fail("the last layer is a pooling: it must be affine")
+        _fail("the last layer is a pooling: it must be a layer with weights")
     if (output == "codes") != (last.grid_out is not None):
         found = "a unit" if last.grid_out is not None else "scores"
-        _fail(f"the output {output!r} cannot be of a network that ends in {found}")
+        _fail(f"a network that ends in {found} cannot have the output {output!r}")
     if output in ("softmax", "argmax") and len(last.shape_out) != 1:
         _fail(f"{output} needs an output with one axis, got {last.shape_out}")
 
@@ -135,7 +135,7 @@ def _check_layer(layer: Layer, last: bool) -> None:
             _fail(f"{name} has {'1 axis' if dense else '2 or 3 axes'} here, got {_short(shape)}")
         _check_shape(name, shape)
     if len(layer.shape_in) != len(layer.shape_out):
-        _fail(f"an image becomes no sequence: {layer.shape_in} to {layer.shape_out}")
+        _fail(f"an image cannot become a sequence: {layer.shape_in} to {layer.shape_out}")
     if isinstance(layer, Affine):
         _check_affine(layer, last)
     else:
@@ -148,9 +148,9 @@ def _check_settings(least: int, **settings: tuple[int, ...]) -> None:
             _fail(f"{name} must be from {least} to {ELEMENTS:,}, got {numbers}")
 
 
-def _check_made(layer: Layer, made: Callable[[int], int]) -> None:
+def _check_size(layer: Layer, computed_size: Callable[[int], int]) -> None:
     for axis, name in enumerate(("height", "width")):
-        declared, computed = image(layer.shape_out)[1 + axis], made(axis)
+        declared, computed = image(layer.shape_out)[1 + axis], computed_size(axis)
         if declared != computed:
             _fail(f"shape_out has {name} {declared}, but the windows give {computed}")
 
@@ -167,7 +167,7 @@ def _check_pool(layer: Any) -> None:
     if len(layer.shape_in) == 2 and (kernel[0], stride[0], padding[0]) != (1, 1, 0):
         _fail("a sequence has height 1, so kernel, stride and padding are 1, 1 and 0 there")
     size = image(layer.shape_in)[1:]
-    _check_made(
+    _check_size(
         layer, lambda axis: (size[axis] + 2 * padding[axis] - kernel[axis]) // stride[axis] + 1
     )
 
@@ -232,7 +232,7 @@ def _check_windows(layer: Affine) -> None:
     dilation, more = layer.dilation, layer.output_padding
     framed = channels * math.prod(n + 2 * p for n, p in zip(size, padding, strict=True))
     if framed > ELEMENTS:
-        _fail(f"with its padding an example has {framed:,} numbers: at most {ELEMENTS:,} can be")
+        _fail(f"with its padding an example has {framed:,} numbers: the limit is {ELEMENTS:,}")
     if len(layer.shape_in) == 2:
         at_height = (kernel[0], stride[0], dilation[0], padding[0], more[0])
         if at_height != (1, 1, 1, 0, 0):
@@ -243,13 +243,13 @@ def _check_windows(layer: Affine) -> None:
     ):
         _fail(f"output_padding must be below stride or dilation, if transposed; got {more}")
 
-    def made(axis: int) -> int:
+    def size_out(axis: int) -> int:
         reach = dilation[axis] * (kernel[axis] - 1) + 1
         if transposed:
             return (size[axis] - 1) * stride[axis] - 2 * padding[axis] + reach + more[axis]
         return (size[axis] + 2 * padding[axis] - reach) // stride[axis] + 1
 
-    _check_made(layer, made)
+    _check_size(layer, size_out)
 
 
 def _check_zero(layer: Affine) -> None:
@@ -269,7 +269,7 @@ def _check_zero(layer: Affine) -> None:
 def _check_after(layer: Affine, last: bool) -> None:
     after = layer.after
     if not last and isinstance(after, Scores | RealScores):
-        _fail("scores go out of the network, but this is not the last layer")
+        _fail("only the last layer can give scores, and this is not the last")
     if not isinstance(after, Scores | RealScores):
         check_unit(after.unit)
     real = isinstance(after, RealThresholds | RealScores)
@@ -290,7 +290,7 @@ def _check_after(layer: Affine, last: bool) -> None:
 
 
 def _bounds(layer: Affine) -> NDArray[np.float64]:
-    """``accumulator_bounds``, some weights at a time."""
+    """``accumulator_bounds``, a part of the weights at a time."""
     weights = layer.by_output.reshape(layer.channels, -1)
     bounds = np.zeros(layer.channels)
     rows = max(1, PIECE // weights.shape[1])
@@ -328,10 +328,10 @@ def _check_fixed_point(after: SharedThresholds | Scores, bounds: NDArray[np.floa
         _fail(f"fraction must be from 0 to {FRACTION}, got {after.fraction}")
     if (after.factor < 1).any():
         _fail(f"factor must be above 0, got {after.factor.min()}")
-    # Both are below 2^31, so that neither product nor difference leaves 64 bits.
+    # Both are below 2^31, so that neither product nor difference overflows 64 bits.
     room = 2**63 - 1 - bounds.astype(np.int64) * after.factor
     if (after.constant > room).any() or (after.constant < -room).any():
-        _fail("accumulator * factor + constant can leave 64 bits")
+        _fail("accumulator * factor + constant can overflow 64 bits")
 
 
 def _check_real(after: RealThresholds | RealScores, bounds: NDArray[np.float64]) -> None:
@@ -341,4 +341,4 @@ def _check_real(after: RealThresholds | RealScores, bounds: NDArray[np.float64])
     with np.errstate(over="ignore", invalid="ignore"):
         furthest = bounds * after.factor + np.abs(after.constant)
     if not (furthest < np.finfo(np.float32).max).all():
-        _fail("accumulator * factor + constant can leave float32, or is not finite")
+        _fail("accumulator * factor + constant can overflow float32, or is not finite")

@@ -21,14 +21,14 @@ from sudonet.staircase import Staircase
 from sudonet.units import StaircaseUnit
 
 Numbers: TypeAlias = NDArray[Any]
-Heard: TypeAlias = list[tuple[Staircase, Numbers]]
+Emitted: TypeAlias = list[tuple[Staircase, Numbers]]
 
 BATCH = 500
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found.
+    """What :func:`compare` found.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ class Comparison:
         How many examples there were.
     before, after
         Of the model and of the integer network: the share of right classes or, where
-        targets are no classes, the mean squared error.
+        targets are not classes, the mean squared error.
     same_answers
-        Share of the rows with the same class in both; None where targets are no classes.
+        Share of the rows with the same class in both; None where targets are not classes.
     same_codes
-        Share of the rows in which all units give the same codes; None where the model's
-        units cannot be heard.
+        Share of the rows in which all units give the same codes; None where the model
+        does not call its units as modules.
     codes
-        Share of the codes that are the same, by the place of the layer.
+        Share of the codes that are the same, by the index of the layer.
     float64_codes
         Share of the codes of shared thresholds that float64 gives as well.
     """
@@ -58,7 +58,7 @@ class Comparison:
 
 
 def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor]) -> Comparison:
-    """Run both on inputs: real ones as the model takes them, or integers for the network."""
+    """Run both on the same inputs: real values, or integers of the network's input."""
     inputs, targets = data
     if len(inputs) != len(targets) or not len(inputs):
         raise ValueError(
@@ -66,7 +66,7 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
             f"and {len(targets)}"
         )
     used = copy.deepcopy(model).cpu().eval()
-    heard = _listen(used)
+    emitted = _recorded(used)
     wanted = array_of(targets)
     classes = wanted.dtype.kind in "iu"
     exact = _exact_layers(model, integer)
@@ -74,12 +74,12 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
     for start in range(0, len(inputs), BATCH):
         chunk = slice(start, start + BATCH)
         integers, _ = integer.integers(inputs[chunk])
-        heard.clear()
+        emitted.clear()
         with torch.no_grad():
             outputs = array_of(used(_real(inputs[chunk], integer, used)))
         made = list(reference.run(integer.layers, integers, np.float64))
         tally.outputs(outputs, integer.real(made[-1]), wanted[chunk], classes)
-        tally.units(made, heard)
+        tally.units(made, emitted)
         tally.shared(integers, made, exact)
     return tally.result()
 
@@ -92,23 +92,23 @@ def _real(inputs: Tensor, integer: IntegerNetwork, model: nn.Module) -> Tensor:
     return torch.from_numpy(integer.inputs.values(inputs.cpu().numpy())).to(kind)
 
 
-def _listen(model: nn.Module) -> Heard:
-    """A list to which the model's units add what they emit, in the order of their calls."""
-    heard: Heard = []
+def _recorded(model: nn.Module) -> Emitted:
+    """A list to which hooks add what the model's units emit, in the order of calls."""
+    emitted: Emitted = []
 
-    def hear(module: StaircaseUnit, args: tuple[Any, ...], output: Tensor) -> None:
-        heard.append((module.staircase, output.float().numpy()))
+    def record(module: StaircaseUnit, args: tuple[Any, ...], output: Tensor) -> None:
+        emitted.append((module.staircase, output.float().numpy()))
 
     for module in model.modules():
         if isinstance(module, StaircaseUnit):
-            module.register_forward_hook(hear)
-    return heard
+            module.register_forward_hook(record)
+    return emitted
 
 
 def _exact_layers(model: nn.Module, integer: IntegerNetwork) -> dict[int, Affine]:
-    """For each layer with shared thresholds one with exact ones, from float64, by its place.
+    """By index, for each layer with shared thresholds, its twin with exact thresholds.
 
-    Layers whose weights are not the network's are left out: they come from another model.
+    A twin with other weights is left out: the network comes from another model.
     """
     affine = {i: layer for i, layer in enumerate(integer.layers) if isinstance(layer, Affine)}
     shared = {i: a for i, a in affine.items() if isinstance(a.after, SharedThresholds)}
@@ -154,13 +154,13 @@ class _Tally:
         self.before.append(np.square(_rows(model) - wanted).mean(1))
         self.after.append(np.square(_rows(network) - wanted).mean(1))
 
-    def units(self, made: list[Numbers], heard: Heard) -> None:
+    def units(self, made: list[Numbers], emitted: Emitted) -> None:
         layers = self.integer.layers
         units = dict(_units(layers))
-        if [unit for unit, _ in heard] != list(units.values()):
+        if [unit for unit, _ in emitted] != list(units.values()):
             return
         throughout = np.ones(len(made[0]), bool)
-        for place, (_, values) in zip(units, heard, strict=True):
+        for place, (_, values) in zip(units, emitted, strict=True):
             grid = layers[place].grid_out
             assert grid is not None
             theirs = _rows(grid.integers(values))
@@ -196,7 +196,7 @@ class _Tally:
 
 
 def _units(layers: tuple[Layer, ...]) -> Iterator[tuple[int, Staircase]]:
-    """Place and unit of every layer that has one."""
+    """Index and unit of every layer that has one."""
     for place, layer in enumerate(layers):
         if isinstance(layer, Affine) and layer.grid_out is not None:
             yield place, layer.after.unit  # type: ignore[union-attr]
@@ -206,7 +206,7 @@ def _where(layers: tuple[Layer, ...], place: int, made: list[Numbers], theirs: N
     """The layer whose integers stand where the model's unit does.
 
     A unit after a maximum in the model comes before it in the network. Sizes tell the two
-    apart; where they do not, that is meant which agrees more.
+    apart; where they are equal, the layer that agrees more is taken.
     """
     choices = [place]
     while choices[-1] + 1 < len(layers) and isinstance(layers[choices[-1] + 1], MaxPool):

@@ -45,7 +45,7 @@ from sudonet.deploy.steps import (
 from sudonet.staircase import Staircase
 
 FEW_LEVELS = 17
-"""Up to so many outputs a unit has thresholds of its own for every channel."""
+"""A unit with at most this many outputs has thresholds for every channel."""
 
 
 def compile(  # noqa: A001
@@ -63,15 +63,15 @@ def compile(  # noqa: A001
     ----------
     model
         Linear, Conv1d, Conv2d, ConvTranspose2d, BatchNorm, Flatten, pooling and SUDO or
-        R-SUDO units in a row; at the end there may be a tanh, a softmax or an argmax.
+        R-SUDO units, one after another; a tanh, a softmax or an argmax may come last.
         Or the same as a program of :func:`torch.export.export`.
     weights
         ``int8``, ``int4``, ``ternary``, ``binary`` or ``float32``, which leaves them as they
         are; or a mapping from a layer's path in the model to one of these (``int8`` for
         layers that it does not name).
     calibration
-        Examples of inputs, a batch of real values. They say what shape inputs have and, if
-        ``inputs`` is not given, from where to where they range.
+        Examples of inputs, a batch of real values. They give the shape of an input and,
+        without ``inputs``, its range.
     inputs
         What the input's integers stand for; ``Grid.of_range(0, 1)`` takes uint8 pixels as they
         are for a model that was trained on pixels between 0 and 1.
@@ -100,19 +100,19 @@ def compile(  # noqa: A001
     chain = _arranged(found)
     kinds = weight_kinds(weights, [s.path for s in chain if isinstance(s, Products)])
     layers: list[Layer] = []
-    output, here = "real", grid
+    output, current = "real", grid
     for place, step in enumerate(chain):
         if isinstance(step, Pool):
-            layers.append(_pooling(step, here))
+            layers.append(_pooling(step, current))
         elif isinstance(step, Products):
             following = chain[place + 1] if place + 1 < len(chain) else None
             unit = following.staircase if isinstance(following, Unit) else None
-            layers.append(_affine(step, kinds[step.path], here, unit, thresholds))
+            layers.append(_affine(step, kinds[step.path], current, unit, thresholds))
             output = "real" if unit is None else "codes"
         elif isinstance(step, Output):
             output = step.kind
         if layers and layers[-1].grid_out is not None:
-            here = layers[-1].grid_out
+            current = layers[-1].grid_out
     return IntegerNetwork(grid, shape_in, tuple(layers), output)
 
 
@@ -121,8 +121,8 @@ def _input_grid(inputs: Grid | None, examples: NDArray[Any] | None) -> Grid:
         return inputs
     if examples is None:
         raise CompileError(
-            "how far do inputs range? Give inputs=Grid.of_range(0, 1) for pixels that were "
-            "divided by 255, or calibration= some examples"
+            "the range of the inputs is not known: give inputs=Grid.of_range(0, 1) for pixels "
+            "that were divided by 255, or calibration=examples"
         )
     return Grid.calibrated(examples)
 
@@ -138,7 +138,7 @@ def _example_shape(
     if isinstance(first, nn.Linear):
         return (first.in_features,)
     raise CompileError(
-        "the shape of an input is not known: give shape=(1, 28, 28), say, or calibration= examples"
+        "the shape of an input is not known: give shape=(1, 28, 28), say, or calibration=examples"
     )
 
 
@@ -158,14 +158,14 @@ def weight_kinds(weights: str | Mapping[str, str], paths: list[str]) -> dict[str
 
 
 def _arranged(found: list[Step]) -> list[Step]:
-    """Norms folded into the layer before them, maxima taken of codes, and the order checked."""
+    """Norms folded into the layer before them, maxima moved behind units, the order checked."""
     chain: list[Step] = []
     for step in found:
         last = chain[-1] if chain else None
         if isinstance(step, Norm):
             if not isinstance(last, Products):
                 raise CompileError(
-                    f"{step.path} normalises what no layer made: BatchNorm must follow a Linear "
+                    f"{step.path} has no layer to be folded into: BatchNorm must follow a Linear "
                     "or a convolution"
                 )
             chain[-1] = _folded(last, step)
@@ -175,7 +175,7 @@ def _arranged(found: list[Step]) -> list[Step]:
             and last.kind == "max"
             and (len(chain) > 1 and isinstance(chain[-2], Products))
         ):
-            # A unit never falls, so the largest code is the code of the largest sum.
+            # Units are monotonic, so the largest code is the code of the largest sum.
             chain[-1:] = [step, last]
         else:
             chain.append(step)
@@ -184,7 +184,7 @@ def _arranged(found: list[Step]) -> list[Step]:
         if isinstance(before, Output):
             raise CompileError(
                 f"{before.path} ({before.kind}) can only be the end of a network: "
-                'sudonet.convert(model, "sudo-16") puts units in the place of activations'
+                'sudonet.convert(model, "sudo-16") replaces activations by units'
             )
         if isinstance(step, Unit) and not isinstance(before, Products):
             raise CompileError(f"{step.path} must follow a Linear or a convolution")
@@ -194,13 +194,13 @@ def _arranged(found: list[Step]) -> list[Step]:
                 "most 256"
             )
         if isinstance(step, Products | Pool) and 0 in step.shape_out:
-            raise CompileError(f"{step.path} makes nothing: its output has shape {step.shape_out}")
+            raise CompileError(f"{step.path} has an empty output, of shape {step.shape_out}")
         if isinstance(step, Products | Pool) and isinstance(before, Products):
             raise CompileError(
                 f"there is no unit between {before.path} and {step.path}: put SUDO(16) there"
             )
     if not chain or not any(isinstance(s, Products) for s in chain):
-        raise CompileError("the model has no Linear and no convolution, nothing to compile")
+        raise CompileError("the model has nothing to compile: no Linear and no convolution")
     if isinstance(chain[-1], Output) and not isinstance(chain[-2], Products):
         raise CompileError(f"{chain[-1].path} must follow a Linear or a convolution")
     if isinstance(chain[-1], Pool):
@@ -293,7 +293,7 @@ def _affine(
 
 
 def _as_stored(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Back from (out, in / groups, ...) to the layout of the kind."""
+    """Weights of (out, in / groups, ...) in the layout of the layer's kind."""
     if layer.kind == "dense":
         return by_output[:, :, 0, 0]
     if layer.kind == "conv":
@@ -309,8 +309,8 @@ def _as_stored(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.int8]:
 class _Sums:
     """What the accumulators of each channel stand for: ``slope * (n - shift) + bias``.
 
-    Written so that a sum of exactly 0 stays one: with an even number of levels it lies on
-    a threshold, and must not be rounded over it.
+    In this form a sum of exactly 0 stays 0: with an even number of levels it lies on a
+    threshold, and must not be rounded across it.
     """
 
     slope: NDArray[np.float64]
@@ -326,7 +326,7 @@ def _tables(
     slope, shift, bias = (x[:, None] for x in (sums.slope, sums.shift, sums.bias))
     with np.errstate(over="ignore"):
         table = np.clip(np.floor((thresholds - bias) / slope + shift), -ends, ends)
-    # The quotient may be off by a rounding error: ask the comparison itself.
+    # The quotient may be off by a rounding error: correct it by the comparison itself.
     for _ in range(2):
         table += slope * (table + 1 - shift) + bias <= thresholds
     for _ in range(2):
@@ -338,7 +338,7 @@ def _tables(
 def _fixed_point(
     path: str, unit: Staircase | None, sums: _Sums, bounds: NDArray[np.float64]
 ) -> SharedThresholds | Scores:
-    """Factors of 31 bits or fewer, such that no fixed-point number leaves its 64 bits."""
+    """Factors of 31 bits or fewer, such that no fixed-point number overflows 64 bits."""
     tops = unit.thresholds if unit is not None else np.zeros(1)
     reach = sums.slope * (bounds + np.abs(sums.shift)) + np.abs(sums.bias)
     largest = max(float(reach.max()), float(np.abs(tops).max()), np.finfo(float).tiny)

@@ -23,20 +23,20 @@ FIXED = 2.0**60
 
 
 def float_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
-    """Write a model as it is, real weights and all, with standard ONNX operators.
+    """Write a model with its real weights, in standard ONNX operators.
 
     A staircase unit becomes ``y = q + (u - fixed(u))``. q is the staircase as arithmetic,
     with a ceiling in it, and u the underlying function. ``fixed`` goes through 64-bit
     integers and back, so it returns u, and the bracket is 0: the file gives q, in which a
-    code may differ from the model's where u lies within a rounding error of a step. But
-    neither a ceiling nor an integer has a derivative. A tool that differentiates the graph
-    finds that of u alone, which is how the model was trained, and can train it further.
-    ONNX has no operator that stops a gradient and would say so itself.
+    code may differ from the model's where u lies within a rounding error of a step. Neither
+    a ceiling nor an integer has a derivative, so a tool that differentiates the graph finds
+    that of u alone, by which the model was trained, and can train it further. ONNX has no
+    operator that stops gradients.
 
     Parameters
     ----------
     model
-        Any model that :func:`torch.export.export` can follow; it is written in eval mode.
+        Any model that :func:`torch.export.export` can trace; it is written in eval mode.
     example
         A batch of inputs. The file takes batches of any size.
     path
@@ -50,7 +50,7 @@ def float_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
             f"writing ONNX needs {error.name}: run pip install 'sudonet[onnx]'"
         ) from None
     if len(example) == 1:
-        example = torch.cat([example, example])  # of a batch of 1, torch.export makes a constant
+        example = torch.cat([example, example])  # torch.export would fix a batch of 1
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -75,7 +75,7 @@ def float_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
 
 
 def _staircase(x: Any, unit: str) -> Any:
-    """What takes the place of ``torch.ops.sudonet.staircase``."""
+    """Replaces ``torch.ops.sudonet.staircase`` in the exported graph."""
     import onnx
     import onnxscript
 
@@ -113,13 +113,13 @@ def _staircase(x: Any, unit: str) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter says about itself and about packages that no model here needs."""
-    talker = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = talker.level
-    talker.setLevel(logging.ERROR)
+    """Silences the exporter's messages about packages that no model here needs."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             yield
     finally:
-        talker.setLevel(level)
+        logger.setLevel(level)

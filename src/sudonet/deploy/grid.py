@@ -15,7 +15,7 @@ Integers = NDArray[np.integer[Any]]
 
 
 def array_of(values: Any) -> NDArray[Any]:
-    """Numbers of any kind as an array; bfloat16, which numpy does not have, as float32."""
+    """Numbers of any kind as an array; bfloat16, which numpy lacks, as float32."""
     if not isinstance(values, torch.Tensor):
         return np.asarray(values)
     tensor = values.detach().cpu()
@@ -65,7 +65,7 @@ class Grid:
     def of_range(cls, low: float, high: float, bits: int = 8) -> Grid:
         """The real values from ``low`` to ``high`` in 8 bits (uint8) or 16 (int16).
 
-        The ends are kept as they are given: 0 and 255 stand for ``low`` and ``high``.
+        The ends are exact: 0 and 255 stand for ``low`` and ``high``.
         """
         if bits not in (8, 16):
             raise ValueError(f"inputs have 8 or 16 bits, got {bits}")
@@ -82,7 +82,7 @@ class Grid:
         """The grid that covers ``values`` and has an integer for 0."""
         seen = np.asarray(values, np.float64)
         if not seen.size or not np.isfinite(seen).all():
-            raise ValueError("a range can be found only from finite values, and from at least one")
+            raise ValueError("calibration needs at least one value, and only finite ones")
         low, high = min(float(seen.min()), 0.0), max(float(seen.max()), 0.0)
         if low == high:
             high = 1.0
@@ -104,8 +104,7 @@ class Grid:
             # The step from 0 to the first level is half of the others when L is even.
             scale = (1.0 if unit.levels % 2 == 0 else 2.0) / (unit.levels - 1)
         zero = float(np.rint(-2 * values[0] / scale)) / 2
-        high = int(np.rint(values[-1] / scale + zero))
-        return cls(scale, zero, 0, high)
+        return cls(scale, zero, 0, unit.highest_integer)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -121,7 +120,7 @@ class Grid:
         return (np.asarray(integers, np.float64) - self.zero) * self.scale
 
     def integers(self, values: ArrayLike) -> Integers:
-        """The integer nearest to every value; what lies outside gets the nearest end."""
+        """The integer nearest to every value, clipped to ``low`` and ``high``."""
         real = np.asarray(values, np.float64)
         if np.isnan(real).any():
             raise ValueError("an input is NaN, which no integer stands for: remove it first")

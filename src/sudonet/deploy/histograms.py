@@ -31,9 +31,9 @@ NEVER = "#D55E00"
 
 
 def code_counts(network: IntegerNetwork, inputs: NDArray[Any]) -> dict[int, Counts]:
-    """How often each code came out, by the place of the layer, over a batch of inputs.
+    """How often each code occurs for a batch of inputs, by the index of the layer.
 
-    Layers with units have codes, and maxima of them. Sums and scores are no codes.
+    Layers with units have codes, and so have maxima of them; sums and scores are not codes.
     """
     units = _units(network)
     counts = {place: np.zeros(unit.outputs, np.int64) for place, unit in units.items()}
@@ -47,7 +47,7 @@ def code_counts(network: IntegerNetwork, inputs: NDArray[Any]) -> dict[int, Coun
 
 
 def _units(network: IntegerNetwork) -> dict[int, Staircase]:
-    """Whose codes a layer gives, by its place."""
+    """The unit whose codes a layer gives, by the index of the layer."""
     found: dict[int, Staircase] = {}
     for place, layer in enumerate(network.layers):
         if isinstance(layer, Affine) and layer.grid_out is not None:
@@ -63,7 +63,7 @@ def _counted(integers: Integers, unit: Staircase) -> Counts:
 
 
 def blocks(counts: Counts) -> str:
-    """Counts as a line of blocks; a blank is a code, or several, that never came out.
+    """Counts as a line of blocks; a blank is one or more codes that never occur.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def blocks(counts: Counts) -> str:
     """
     merged = counts
     if len(counts) > WIDEST:
-        # As many codes in each character, so that an even spread looks even.
+        # Equally many codes in each character, so that a uniform distribution looks uniform.
         size = -(-len(counts) // WIDEST)
         merged = np.add.reduceat(counts, np.arange(0, len(counts), size))
     heights = np.ceil(len(BLOCKS) * merged / max(merged.max(), 1)).astype(int)
@@ -87,7 +87,7 @@ def draw_codes(network: IntegerNetwork, counts: Mapping[int, Counts]) -> Figure:
         raise ValueError("the network has no units, so there are no codes to draw")
     units = _units(network)
     rows = -(-len(counts) // COLUMNS)
-    columns = -(-len(counts) // rows)  # rows that are about as full as each other
+    columns = -(-len(counts) // rows)  # rows of about equal length
     figure = Figure(
         figsize=(3.1 * columns, 2.4 * rows + 0.4), dpi=100, layout="constrained", facecolor="white"
     )

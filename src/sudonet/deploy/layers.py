@@ -31,19 +31,19 @@ ACCUMULATOR = 2**31
 """Accumulators are 32 bits wide."""
 
 FIXED = 2**62
-"""Fixed-point numbers are 64 bits wide, of which one is left as it is."""
+"""Fixed-point numbers have 64 bits: a sign, a bit to spare, and 62."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChannelThresholds:
-    """A unit as integers of its own for every channel: exact, 4 bytes a threshold.
+    """A unit as integer thresholds for every channel: exact, 4 bytes a threshold.
 
     The code of an accumulator is the number of ``table[channel]`` strictly below it.
 
     Parameters
     ----------
     unit
-        Whose codes these are.
+        The unit.
     table
         int32, channels x thresholds, ascending along each row.
     """
@@ -62,7 +62,7 @@ class SharedThresholds:
     Parameters
     ----------
     unit
-        Whose codes these are.
+        The unit.
     factor
         int32, one a channel, above 0.
     constant
@@ -111,12 +111,12 @@ After: TypeAlias = ChannelThresholds | SharedThresholds | RealThresholds | Score
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Linear, Conv1d, Conv2d or ConvTranspose2d, and what comes of its sums.
+    """Linear, Conv1d, Conv2d or ConvTranspose2d, and the thresholds or scores after it.
 
     The accumulator of an output is the sum of weight * integer over the inputs that it
-    sees. Where a layer ``centred`` has windows that reach over the edge, of which there are
-    fewer inputs, it is ``2 * sum - twice_zero * (sum of the weights that met an input)``:
-    so that what is outside counts as 0, which need not be an integer of the grid.
+    sees. A layer whose windows reach over the edge is ``centred``: its accumulator is
+    ``2 * sum - twice_zero * (sum of the weights that met an input)``, so that padding counts
+    as 0, even where 0 is not an integer of the grid.
 
     Parameters
     ----------
@@ -134,11 +134,11 @@ class Affine:
     stride, padding, dilation, output_padding, groups
         As in PyTorch; sequences have height 1.
     centred
-        Accumulators are taken around zero, as said above.
+        Accumulators are taken around zero, as above.
     twice_zero
         Two times the zero of the input's grid, where ``centred``.
     grid_in
-        What the integers stand for that come in.
+        What the input's integers stand for.
     after
         Thresholds of the unit that follows, or the network's output.
     """
@@ -170,7 +170,7 @@ class Affine:
 
     @property
     def grid_out(self) -> Grid | None:
-        """What the codes stand for that go out; None at the network's output."""
+        """What the output's integers stand for; None for scores."""
         if isinstance(self.after, Scores | RealScores):
             return None
         return Grid.of_unit(self.after.unit)
@@ -190,7 +190,7 @@ class Affine:
     def taps(self, axis: int) -> list[list[tuple[int, int]]]:
         """For every output along height (0) or width (1): which weight meets which input.
 
-        Pairs of (place in the kernel, place in the input); what falls outside is left out.
+        Pairs of (index in the kernel, index in the input); padding is left out.
         """
         length, made = image(self.shape_in)[1 + axis], image(self.shape_out)[1 + axis]
         size, stride = self.kernel[axis], self.stride[axis]
@@ -215,14 +215,14 @@ class Affine:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights, packed."""
+        """Bytes of the weights in the network's file."""
         if self.weight_kind == "float32":
             return 4 * self.weights.size
         return -(-self.weights.size * WEIGHTS[self.weight_kind] // 8)
 
     @property
     def multiply_adds(self) -> int:
-        """Products of one pass."""
+        """Products for one example."""
         rows, columns = (sum(map(len, self.taps(axis))) for axis in (0, 1))
         out, into = self.by_output.shape[:2]
         return int(rows * columns * out * into)
@@ -230,7 +230,7 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class MaxPool:
-    """The largest code of every window; what lies outside does not count."""
+    """The largest code of every window; padding does not count."""
 
     name: str
     kernel: Pair
@@ -247,7 +247,7 @@ class MaxPool:
 
 @dataclass(frozen=True, eq=False)
 class SumPool:
-    """The sum of every window: average pooling, whose division the grid takes over."""
+    """The sum of every window: average pooling, with the division in the grid's scale."""
 
     name: str
     kernel: Pair
@@ -276,7 +276,7 @@ def image(shape: Shape) -> tuple[int, int, int]:
 
 
 def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.float64]:
-    """How far from 0 the accumulator of each channel, and every sum on the way, can get."""
+    """Bounds of the absolute value of each channel's accumulator and of all partial sums."""
     sizes = np.abs(by_output.astype(np.float64)).reshape(len(by_output), -1).sum(1)
     reach = layer.grid_in.reach
     furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach

@@ -1,4 +1,4 @@
-"""An integer network, and what it gives, in a few lines of text."""
+"""An integer network, and its outputs, in a few lines of text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from sudonet.deploy.layers import (
     SharedThresholds,
 )
 from sudonet.deploy.network import IntegerNetwork
-from sudonet.deploy.sizes import Buffer, arena_bytes, buffers, threshold_bytes
+from sudonet.deploy.sizes import (
+    Buffer,
+    arena_lines,
+    packed_total,
+    size_text,
+    sizes,
+    threshold_bytes,
+)
 
 HEADINGS = (
     *("layer", "kind", "output", "unit", "weights", "thresholds"),
@@ -51,7 +58,7 @@ def by(shape: Shape) -> str:
 
 
 def in_short(network: IntegerNetwork) -> str:
-    """Layers, weights and inputs of a network in half a line."""
+    """Layers, weights and inputs of a network in a few words."""
     weights = sum(layer.weight_bytes for layer in network.layers if isinstance(layer, Affine))
     return (
         f"{len(network.layers)} layers, {readable(weights)} of weights, "
@@ -63,18 +70,17 @@ def listing(
     network: IntegerNetwork, counts: Mapping[int, NDArray[np.int64]] | None = None
 ) -> list[str]:
     """The layers of a network as a table, with how often each code occurs if that is given."""
-    sizes = buffers(network)
-    rows = [_cells(layer, size) for layer, size in zip(network.layers, sizes[1:], strict=True)]
-    table = [HEADINGS, *rows, _total(network, sizes)]
+    between = sizes(network)
+    outputs = between.buffers[1:]
+    rows = [_cells(layer, output) for layer, output in zip(network.layers, outputs, strict=True)]
+    table = [HEADINGS, *rows, _total(network, outputs)]
     grid = network.inputs
     low, high = grid.values([grid.low, grid.high])
-    plain = arena_bytes([size.plain_bytes for size in sizes])
-    packed = arena_bytes([size.packed_bytes for size in sizes])
     span = f"{grid.low} to {grid.high} for {low:.6g} to {high:.6g}"
     lines = [
         f"input: {by(network.shape_in)}, {grid.dtype} {span}; output: {network.output}",
         *aligned(table, LEFT),
-        f"buffers of a layer: at most {readable(plain)}, {readable(packed)} packed",
+        *arena_lines(between.arena_bytes, between.arena_packed_bytes),
     ]
     if counts is not None:
         used = [
@@ -86,34 +92,34 @@ def listing(
 
 
 def _cells(layer: Layer, output: Buffer) -> tuple[str, ...]:
-    sizes = readable(output.plain_bytes), readable(output.packed_bytes)
+    stored = readable(output.plain_bytes), size_text(output.packed_bytes)
     if not isinstance(layer, Affine):
         kind = "max" if isinstance(layer, MaxPool) else "sum"
-        return (layer.name, kind, by(layer.shape_out), *"---", "-", "-", *sizes, "-")
+        return (layer.name, kind, by(layer.shape_out), *"---", "-", "-", *stored, "-")
     return (
         *(layer.name, layer.kind, by(layer.shape_out)),
         "-" if layer.grid_out is None else layer.after.unit.name,  # type: ignore[union-attr]
         layer.weight_kind,
         THRESHOLDS.get(type(layer.after), "-"),
         *(readable(layer.weight_bytes), readable(threshold_bytes(layer.after))),
-        *(*sizes, f"{layer.multiply_adds:,}"),
+        *(*stored, f"{layer.multiply_adds:,}"),
     )
 
 
-def _total(network: IntegerNetwork, sizes: tuple[Buffer, ...]) -> tuple[str, ...]:
+def _total(network: IntegerNetwork, outputs: tuple[Buffer, ...]) -> tuple[str, ...]:
     affine = [layer for layer in network.layers if isinstance(layer, Affine)]
     return (
         *("total", "", "", "", "", ""),
         readable(sum(layer.weight_bytes for layer in affine)),
         readable(sum(threshold_bytes(layer.after) for layer in affine)),
-        readable(sum(size.plain_bytes for size in sizes[1:])),
-        readable(sum(size.packed_bytes for size in sizes[1:])),
+        readable(sum(output.plain_bytes for output in outputs)),
+        size_text(packed_total(outputs)),
         f"{sum(layer.multiply_adds for layer in affine):,}",
     )
 
 
 def described(network: IntegerNetwork, outputs: NDArray[Any]) -> Iterator[str]:
-    """A few words on a batch of outputs, and the first of them."""
+    """A description of a batch of outputs, and the first of them."""
     yield f"{len(outputs):,} outputs of shape {by(outputs.shape[1:])}, {outputs.dtype}"
     rows = outputs.reshape(len(outputs), math.prod(outputs.shape[1:]))
     classes = None

@@ -1,4 +1,4 @@
-"""JSON that means the same to every reader, and its values with their types checked."""
+"""Strict JSON, which every reader understands alike, and checks of its types."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DEPTH = 32
 """How deep arrays and objects may be nested."""
 
 CHARACTERS = 32
-"""Most characters of a number; the longest float64 has 24."""
+"""Limit of the characters of a number; the longest float64 has 24."""
 
 Read: TypeAlias = Callable[[Any, str], Any]
 
 
 def parsed(text: bytes) -> Any:
-    """The value of JSON that has no equal keys, no NaN and no numbers of any length."""
+    """The value of JSON without duplicate keys, NaN or overlong numbers."""
     try:
         found = json.loads(
             text.decode(),
@@ -33,7 +33,7 @@ def parsed(text: bytes) -> Any:
         raise
     except RecursionError as error:
         raise ArtefactError(f"the metadata is nested more than {DEPTH} deep") from error
-    except ValueError as error:  # of decode, encode and json
+    except ValueError as error:  # from decode, encode and json
         raise ArtefactError(f"the metadata is not valid JSON: {error}") from error
     return found
 
@@ -43,7 +43,7 @@ def _check_inside(found: Any) -> None:
     while waiting:
         value, depth = waiting.pop()
         if isinstance(value, str):
-            value.encode()  # fails for half of a surrogate pair, which is no text
+            value.encode()  # fails for half of a surrogate pair
         elif isinstance(value, list | dict):
             if depth > DEPTH:
                 raise ArtefactError(f"the metadata is nested more than {DEPTH} deep")
@@ -84,14 +84,14 @@ def _constant(text: str) -> NoReturn:
 
 
 def wrong(where: str, expected: str, value: object) -> ArtefactError:
-    """What to raise for a value that is not as expected."""
+    """The error for a value that is not as expected."""
     found = repr(value)
     found = found if len(found) <= 60 else f"{found[:57]}..."
     return ArtefactError(f"{where} must be {expected}, got {found}")
 
 
 def whole(value: Any, where: str) -> int:
-    """An integer; a number with a point is none."""
+    """An integer; a number with a decimal point is not one."""
     if type(value) is not int:
         raise wrong(where, "an integer", value)
     return value
@@ -164,5 +164,5 @@ def _read(read: Read, value: Any, where: str) -> Any:
         return read(value, where)
     except ArtefactError:
         raise
-    except ValueError as error:  # of a grid that cannot be, say
+    except ValueError as error:  # from an invalid grid, say
         raise ArtefactError(f"{where}: {error}") from error

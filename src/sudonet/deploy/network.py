@@ -35,14 +35,14 @@ class IntegerNetwork:
     Parameters
     ----------
     inputs
-        What the integers stand for that come in.
+        What the input's integers stand for.
     shape_in
         Of one example, such as ``(784,)`` or ``(3, 32, 32)``.
     layers
         In the order in which they run.
     output
         ``real``: the last layer's sums; ``tanh`` or ``softmax`` of them; ``argmax``: the
-        place of the largest; ``codes``: the network ends in a unit, and gives its values.
+        index of the largest; ``codes``: the network ends in a unit, and gives its values.
     notes
         Facts about where the network came from, for people.
     """
@@ -54,7 +54,7 @@ class IntegerNetwork:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the program, which holds pointers: it is made again where it is needed."""
+        """Without the program, which holds pointers and is built again where it is needed."""
         return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __call__(self, x: NDArray[Any] | Tensor) -> Any:
@@ -66,9 +66,9 @@ class IntegerNetwork:
 
     @cached_property
     def program(self) -> Program | None:
-        """The network in the C core, for calls on memory of one's own; None where it cannot be.
+        """The network as a program of the C core; None where there is no core, or float32 weights.
 
-        ``network.program.bind(x, out)`` gives a call without arguments, for little delay.
+        ``network.program.bind(x, out)`` gives a call without arguments, for low latency.
         """
         from sudonet.deploy.runtime import program
 

@@ -21,21 +21,21 @@ from sudonet.deploy.real_form import met, regular
 from sudonet.deploy.steps import CompileError
 
 FEW = 16
-"""Up to so many thresholds it is faster to ask for every one of them than to search."""
+"""Up to this many thresholds, comparing with all of them is faster than a search."""
 
 PAIR = 2**15
 """CPUs without VNNI add up two products of uint8 and int8 in 16 bits."""
 
-MIDDLE = 128
-"""What is added to a weight in order to store it as uint8."""
+ZERO_POINT = 128
+"""The zero point of weights that are stored as uint8."""
 
 
 def affine(graph: Graph, layer: Affine, x: str) -> str:
     """The integers of the unit's grid (uint8), or scores (int64)."""
     if layer.weight_kind == "float32":
         raise CompileError(
-            f"{layer.name} has float32 weights, whose sums depend on the order in which they are "
-            "taken: compile it with weights='int8', or leave out exact=True"
+            f"{layer.name} has float32 weights, whose sums depend on the order of "
+            "addition: compile it with weights='int8', or leave out exact=True"
         )
     total, dtype = _accumulators(graph, layer, x)
     after, (_, shape) = layer.after, graph_shapes(layer)
@@ -54,24 +54,23 @@ def affine(graph: Graph, layer: Affine, x: str) -> str:
 def integer_products(graph: Graph, layer: Affine, x: str, *, largest: int) -> str:
     """int32 sums of weight * integer for uint8 integers up to ``largest``.
 
-    Weights go as int8 where every CPU adds them up exactly, and otherwise as uint8 with a
-    middle of 128. Convolutions always take the second, for which ONNX Runtime has the faster
-    code.
+    Weights are int8 where every CPU adds them up exactly, and otherwise uint8 with a zero
+    point of 128. Convolutions always take the second, which ONNX Runtime runs faster.
     """
     weights = layer.by_output
     if layer.kind == "dense":
         matrix = np.ascontiguousarray(layer.weights.T)
         if 2 * largest * int(np.abs(matrix.astype(np.int64)).max()) < PAIR:
             return graph.add("MatMulInteger", x, matrix)
-        middles = np.uint8(0), np.uint8(MIDDLE)
-        return graph.add("MatMulInteger", x, _unsigned(matrix), *middles)
+        zero_points = np.uint8(0), np.uint8(ZERO_POINT)
+        return graph.add("MatMulInteger", x, _unsigned(matrix), *zero_points)
     attributes = convolution_attributes(layer)
     if layer.kind == "transposed":
         x = _spread(graph, layer, x)
         weights = weights[:, :, ::-1, ::-1]
         attributes |= {"strides": [1, 1], "pads": [0, 0, 0, 0]}
         del attributes["output_padding"]
-    return graph.add("ConvInteger", x, _unsigned(weights), "", np.uint8(MIDDLE), **attributes)
+    return graph.add("ConvInteger", x, _unsigned(weights), "", np.uint8(ZERO_POINT), **attributes)
 
 
 def counted(graph: Graph, x: str, table: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> str:
@@ -92,7 +91,7 @@ def counted(graph: Graph, x: str, table: NDArray[np.integer[Any]], shape: tuple[
 
 
 def _searched(graph: Graph, x: str, table: NDArray[np.integer[Any]], shape: tuple[int, ...]) -> str:
-    """The same, by halving."""
+    """The same, by binary search."""
     halvings = table.shape[1].bit_length()
     rows = np.full((len(table), 2**halvings), np.iinfo(table.dtype).max, table.dtype)
     rows[:, : table.shape[1]] = table
@@ -119,7 +118,7 @@ def _accumulators(graph: Graph, layer: Affine, x: str) -> tuple[str, np.dtype[An
     if grid.dtype == np.uint8:
         total = integer_products(graph, layer, x, largest=largest)
     else:
-        # Byte by byte, counted from the lowest integer: there is no product of wider ones.
+        # Byte by byte, counted from the lowest integer: ONNX has no product of wider integers.
         rest = graph.cast(x, np.int64)
         if lowest:
             rest = graph.add("Sub", rest, np.int64(lowest))
@@ -167,5 +166,5 @@ def _emitted(graph: Graph, layer: Affine, codes: str) -> str:
 
 
 def _unsigned(weights: Weights) -> NDArray[np.uint8]:
-    shifted: NDArray[np.uint8] = (weights.astype(np.int16) + MIDDLE).astype(np.uint8)
+    shifted: NDArray[np.uint8] = (weights.astype(np.int16) + ZERO_POINT).astype(np.uint8)
     return shifted

@@ -1,4 +1,4 @@
-"""Integer networks as ONNX files, of standard operators alone."""
+"""Integer networks as ONNX files, in standard operators only."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 TARGETS = ("onnxruntime", "openvino")
 OPERATORS = {"": 17}
 ROWS = 256
-"""So many examples are compared at once."""
+"""Examples that are compared at once."""
 NEAR = 1e-5
-"""How far an output may be off, as a share of the largest, and still agree."""
+"""Tolerance of an output, as a share of the largest."""
 
 FORMS = {
     "exact": "Every number is an integer until the output, and the same as in the reference.",
     "onnxruntime": (
         "Sums are of integers; the units are computed in float32, so that a code may differ. "
         "On x86 CPUs without VNNI run it with the session's entry session.x64quantprecision "
-        "set to 1, or ONNX Runtime cuts off sums of large inputs."
+        "set to 1, or ONNX Runtime saturates sums of large inputs."
     ),
     "openvino": (
         "Quantised as OpenVINO expects it; the units are computed in float32, so that a code may "
-        "differ. Compile it with INFERENCE_PRECISION_HINT f32, or CPUs take bfloat16 if they can."
+        "differ. Compile it with INFERENCE_PRECISION_HINT f32, or CPUs with bfloat16 use that."
     ),
 }
 
@@ -85,7 +85,7 @@ def to_onnx(
     Notes
     -----
     ONNX Runtime adds up products of uint8 and int8 in 16 bits on x86 CPUs without VNNI,
-    which cuts off large sums: of pixels, say, or with more than 128 levels. There the usual
+    which saturates at large sums: of pixels, say, or with more than 128 levels. There the usual
     form needs ``session.x64quantprecision`` set to ``1`` in the session's options. The exact
     form stores its weights such that this cannot happen.
     """
@@ -112,9 +112,9 @@ def to_onnx(
 def agreement(network: IntegerNetwork, path: str | Path, x: NDArray[Any] | Tensor) -> float:
     """The share of examples for which a file gives what the network gives.
 
-    ONNX Runtime runs the file, as it would by default. An example agrees if the places of an
+    ONNX Runtime runs the file with its defaults. An example agrees if the indices of an
     argmax are the same, or else if no number is off by more than 10^-5 of the largest number
-    of all examples: far less than a code that differs makes, and more than float32 rounds.
+    of all examples: far less than a differing code makes, and more than float32's rounding.
 
     Parameters
     ----------
@@ -146,18 +146,18 @@ def agreement(network: IntegerNetwork, path: str | Path, x: NDArray[Any] | Tenso
 
 
 class _Form(ABC):
-    """What the forms have in common: shapes, pooling and the output."""
+    """What all forms share: shapes, pooling and the output."""
 
     wide: type[np.generic]
     """Between layers, the type of integers that a byte does not hold."""
     real: type[np.generic] = np.float32
-    """In which the output's function is taken."""
+    """The type in which tanh or softmax is computed."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
     def write(self, network: IntegerNetwork) -> list[Any]:
-        """The whole graph; descriptions of its outputs come back."""
+        """Write the whole graph; returns descriptions of its outputs."""
         x, shape = self.input("input", network.inputs.dtype), network.shape_in
         for layer in network.layers:
             self.graph.layer = layer.name
@@ -218,7 +218,7 @@ class _Form(ABC):
         return self.stored(real, narrow)
 
     def stored(self, real: str, narrow: bool) -> str:
-        """What pooling made, as it goes to the next layer."""
+        """The result of a pooling, in the type that the next layer takes."""
         return self.graph.cast(real, np.uint8 if narrow else self.wide)
 
 
@@ -254,7 +254,7 @@ class _Real(_Form):
     def input(self, x: str, dtype: np.dtype[Any]) -> str:
         if not self.quantised:
             return x
-        return self._opened(x) if dtype == np.uint8 else self.graph.cast(x, np.float32)
+        return self._dequantise(x) if dtype == np.uint8 else self.graph.cast(x, np.float32)
 
     def affine(self, layer: Affine, x: str) -> str:
         slope, constant = of_products(layer)
@@ -272,12 +272,12 @@ class _Real(_Form):
             return y
         # Sums of integers never lie on a threshold, by the choice of the constant.
         codes = self._staircase(y, unit, ties=isinstance(layer.after, RealThresholds))
-        return self._opened(codes) if self.quantised else codes
+        return self._dequantise(codes) if self.quantised else codes
 
     def stored(self, real: str, narrow: bool) -> str:
         if not self.quantised:
             return super().stored(real, narrow)
-        return self._opened(self._closed(real)) if narrow else real
+        return self._dequantise(self._quantise(real)) if narrow else real
 
     def _products(self, layer: Affine, x: str) -> str:
         """float32 sums of weight * integer."""
@@ -304,7 +304,7 @@ class _Real(_Form):
     def _quantised_products(self, layer: Affine, x: str, slope: NDArray[np.float64]) -> str:
         """The same times the slope, which is the scale of the weights."""
         scales, dense = slope.astype(np.float32), layer.kind == "dense"
-        in_groups = layer.kind == "transposed" and layer.groups > 1  # there is no axis of scales
+        in_groups = layer.kind == "transposed" and layer.groups > 1  # no axis of scales
         if layer.weight_kind == "float32" or layer.grid_in.dtype != np.uint8 or in_groups:
             _, shape = graph_shapes(layer)
             sums = self._real_products(layer, x, layer.weights)
@@ -328,7 +328,7 @@ class _Real(_Form):
             y = graph.add("Sigmoid", y)
         steps = graph.add("Mul", y, real(ramp.gain))
         if regular(unit) and not ties:
-            # QuantizeLinear rounds to the nearest, which half a step more makes a ceiling.
+            # QuantizeLinear rounds to the nearest: half a step more makes that a ceiling.
             raised = graph.add("Add", steps, real(ramp.offset + 0.5))
             clipped = graph.add("Clip", raised, real(0), real(ramp.top))
         else:
@@ -338,12 +338,12 @@ class _Real(_Form):
             # 0, 1, 3, 5 and so on: a rectified unit with an even number of levels.
             doubled = graph.add("Sub", graph.add("Mul", clipped, real(2)), real(1))
             clipped = graph.add("Relu", doubled)
-        return self._closed(clipped)
+        return self._quantise(clipped)
 
-    def _closed(self, x: str) -> str:
+    def _quantise(self, x: str) -> str:
         """The nearest uint8 integers."""
         return self.graph.add("QuantizeLinear", x, np.float32(1), np.uint8(0))
 
-    def _opened(self, x: str) -> str:
+    def _dequantise(self, x: str) -> str:
         """The integers of a uint8 tensor as float32, marked as quantised."""
         return self.graph.add("DequantizeLinear", x, np.float32(1), np.uint8(0))

@@ -35,7 +35,7 @@ class Graph:
         self._constants: dict[tuple[str, Shape, bytes], tuple[str, NDArray[Any]]] = {}
 
     def add(self, operator: str, *inputs: Value, domain: str = "", **attributes: Any) -> str:
-        """A node with one output, whose name comes back."""
+        """Add a node with one output; returns the name of that."""
         made = self._named(operator, len(self._nodes))
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         self._nodes.append(
@@ -56,7 +56,7 @@ class Graph:
         return self.add("Cast", value, to=_number(dtype))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> str:
-        """Every example of the batch in another shape."""
+        """Reshape every example of the batch."""
         return self.add("Reshape", value, np.array([0, *shape], np.int64))
 
     def rename(self, old: str, new: str) -> None:
@@ -87,7 +87,7 @@ class Graph:
         inputs, outputs, between
             What :func:`described` gives, of values that go in, come out or stay inside.
         text
-            What people should know of the model.
+            A description of the model for people.
         facts
             The same for programs: names and values.
         operators
@@ -126,14 +126,14 @@ def described(name: str, dtype: DTypeLike, shape: Sequence[int | str]) -> Any:
 
 
 def annotated(name: str, kind: str) -> Any:
-    """QONNX's type of a value, which may have fewer bits than what carries it."""
+    """QONNX's type of a value, which may have fewer bits than its tensor."""
     onnx = _onnx()
     entry = onnx.StringStringEntryProto(key="finn_datatype", value=kind)
     return onnx.TensorAnnotation(tensor_name=name, quant_parameter_tensor_names=[entry])
 
 
 def network_text(network: IntegerNetwork) -> str:
-    """What goes into the network and what comes out, for people."""
+    """The network's input and output, for people."""
     grid = network.inputs
     return (
         f"Input: integers from {grid.low} to {grid.high}, as they are; n stands for "
@@ -154,7 +154,7 @@ def network_facts(network: IntegerNetwork) -> dict[str, Any]:
 
 
 def graph_shapes(layer: Layer) -> tuple[Shape, Shape]:
-    """Of what goes in and out in the graph: rows for dense layers, images for all others."""
+    """Shapes of a layer's input and output: vectors for dense layers, images for all others."""
     if isinstance(layer, Affine) and layer.kind == "dense":
         return (math.prod(layer.shape_in),), (math.prod(layer.shape_out),)
     return image(layer.shape_in), image(layer.shape_out)
@@ -171,7 +171,7 @@ def size_attributes(layer: Affine | MaxPool | SumPool) -> dict[str, Any]:
 
 
 def convolution_attributes(layer: Affine) -> dict[str, Any]:
-    """The same with what a convolution has beside them."""
+    """The same, with dilation, groups and output padding."""
     made = size_attributes(layer) | {"dilations": list(layer.dilation), "group": layer.groups}
     if layer.kind == "transposed":
         made["output_padding"] = list(layer.output_padding)
@@ -179,7 +179,7 @@ def convolution_attributes(layer: Affine) -> dict[str, Any]:
 
 
 def along(numbers: NDArray[Any], shape: Shape) -> NDArray[Any]:
-    """One number a channel, so that it goes with every place of ``shape``."""
+    """One number a channel, reshaped to broadcast against ``shape``."""
     return numbers.reshape(-1, *[1] * (len(shape) - 1))
 
 

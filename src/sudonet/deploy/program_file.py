@@ -1,9 +1,9 @@
-"""Programs of torch.export from files, without running anything that a file may bring.
+"""Reads programs of torch.export from files, without running anything in a file.
 
 ``torch.export.load`` trusts what it reads: it unpickles example inputs and some tensors, loads
 shared libraries, evaluates the text of sizes and makes Python code from the names of nodes.
-Here a file is first rewritten in memory. Only the graph goes over, each of its texts checked
-against what a plain model needs, and tensors that are stored as bare numbers.
+Here a file is first rewritten in memory. Only the graph is copied, each of its strings checked
+against what a plain model needs, and tensors that are stored as raw numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TENSORS = {
 EXAMPLES = "data/sample_inputs/model.pt"
 MARKS = ("archive_format", "archive_version", "byteorder", ".data/version")
 
-# What may stand in a graph. Nothing of this can be a call, or name anything but an operator.
+# What a graph may contain. None of it can be a call, or name anything but an operator.
 TEXT = re.compile(r"[\w.+-]*", re.ASCII)
 OPERATOR = re.compile(r"torch\.ops\.(aten|sudonet)\.\w+\.\w+", re.ASCII)
 SIZE = re.compile(r"-?\d+|Symbol\('[su]\d+'(, (positive|integer)=True)*\)", re.ASCII)
@@ -43,7 +43,7 @@ ARGUMENTS = frozenset(
 
 
 class ProgramError(ValueError):
-    """A file is no exported program, or holds more than a graph and tensors."""
+    """A file is not an exported program, or holds more than a graph and tensors."""
 
 
 def load_program(path: str | Path) -> ExportedProgram:
@@ -64,14 +64,14 @@ def load_program(path: str | Path) -> ExportedProgram:
         raise ProgramError(f"{path} {error}") from None
     except Exception as error:  # a damaged file makes zipfile and the checks raise anything
         raise ProgramError(
-            f"{path} is no program that torch.export.save of PyTorch 2.10 or later wrote: "
+            f"{path} is not a program that torch.export.save of PyTorch 2.10 or later wrote: "
             f"{_first_line(error)}"
         ) from error
     try:
         return torch.export.load(checked)
     except Exception as error:  # the reader raises whatever it runs into
         raise ProgramError(
-            f"{path} is no program that this PyTorch reads: {_first_line(error)}"
+            f"{path} is not a program that this PyTorch reads: {_first_line(error)}"
         ) from error
 
 
@@ -80,7 +80,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _checked_copy(archive: zipfile.ZipFile) -> io.BytesIO:
-    """The archive once more, with nothing in it but what was looked at."""
+    """A copy of the archive, with nothing in it but what was checked."""
     names = archive.namelist()
     roots = [name.removesuffix(MARKS[0]) for name in names if name.endswith("/" + MARKS[0])]
     if len(roots) != 1:
@@ -104,7 +104,7 @@ def _checked_copy(archive: zipfile.ZipFile) -> io.BytesIO:
             record = folder + entry["path_name"]
             parts[record] = _read(archive, root + record)
         parts[folder + config] = _dumped(listed)
-    # Example inputs are a pickle always, and not needed: an empty record stands for none.
+    # Example inputs are always a pickle, and not needed: an empty record means none.
     parts[EXAMPLES] = b""
     copy = io.BytesIO()
     with zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as target:
@@ -125,13 +125,13 @@ def _dumped(value: Any) -> bytes:
 
 
 def _graph(program: Any) -> Any:
-    """The graph without remarks, its texts checked."""
+    """The graph without its metadata, its strings checked."""
     program["guards_code"] = []
     graph = program["graph_module"]
     graph["metadata"] = {}
     for node in graph["graph"]["nodes"]:
         stack = node["metadata"].get("nn_module_stack", "")
-        # Which module a node is from. It is read as text only, and may hold brackets.
+        # The module that a node comes from. It is only read as text, and may hold brackets.
         node["metadata"] = {}
         _check(node, "")
         node["metadata"] = {"nn_module_stack": stack} if str(stack).isprintable() else {}
@@ -142,11 +142,11 @@ def _graph(program: Any) -> Any:
 
 
 def _check(value: Any, key: str) -> None:
-    """Refuse texts that could be more than names, wherever they stand."""
+    """Refuse strings that could be more than names, wherever they are."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not TEXT.fullmatch(name) or (name.startswith("as_") and name not in ARGUMENTS):
-                raise ProgramError(f"has {name[:60]!r} in its graph: only plain tensors can be")
+                raise ProgramError(f"has {name[:60]!r} in its graph: use plain tensors only")
             _check(inner, name)
     elif isinstance(value, list):
         for inner in value:
@@ -157,16 +157,14 @@ def _check(value: Any, key: str) -> None:
         allowed = {"target": OPERATOR, "expr_str": SIZE}.get(key, TEXT)
         if not allowed.fullmatch(value):
             raise ProgramError(
-                f"has {value[:60]!r} in its graph: only operators of PyTorch and SUDO units can "
-                "be, and sizes that are numbers or one symbol"
+                f"has {value[:60]!r} in its graph: only operators of PyTorch, SUDO units and "
+                "sizes that are numbers or one symbol are allowed"
             )
 
 
 def _check_tree(tree: Any) -> None:
-    """Inputs and outputs may stand in tuples and lists, whose makers PyTorch looks up."""
+    """Refuse inputs and outputs in other containers, whose classes PyTorch would look up."""
     if tree["type"] not in TREES or tree["context"] not in (None, "null", "[]"):
-        raise ProgramError(
-            f"has inputs or outputs in a {tree['type']!r}: only plain tensors can be"
-        )
+        raise ProgramError(f"has inputs or outputs in a {tree['type']!r}: use plain tensors only")
     for child in tree["children_spec"]:
         _check_tree(child)

@@ -1,9 +1,9 @@
 """Integer networks as QONNX files, the format of FINN and hls4ml.
 
-QONNX carries integers in float32 tensors and says of each tensor how few bits it needs. A
-unit is a ``MultiThreshold`` node. It counts thresholds with ``>=`` where a staircase asks
-``>``, so that each threshold goes into the file as the next number above it: t + 1 among
-integers, the next float32 among real numbers.
+QONNX carries integers in float32 tensors and annotates each tensor with the bits it needs. A
+unit is a ``MultiThreshold`` node. It compares with ``>=`` where a staircase has ``>``, so that
+each threshold is written as the next number above it: t + 1 among integers, the next float32
+among real numbers.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def to_qonnx(network: IntegerNetwork, path: str | Path) -> None:
     """Write ``network`` with a ``MultiThreshold`` node for every unit.
 
     The model takes the network's own input integers, carried in float32, one example at a
-    time; ``ChangeBatchSize`` of the package qonnx makes it more. All sums and all codes are
+    time; ``ChangeBatchSize`` of the package qonnx changes that. All sums and all codes are
     those of the reference, and the output is computed from them in float32. Layers with
     float32 weights are computed in float32, and a code may differ there.
 
-    Where a layer pads, what is outside must be 0: the unit before it gives
+    Padding is always 0. In front of a layer that pads, the unit therefore gives
     ``2 * n - twice_zero`` for its integers n, which is -1 and 1 for two levels.
 
     Parameters
@@ -90,27 +90,27 @@ def unit_to_qonnx(unit: Staircase, path: str | Path, shape: Shape = (1,)) -> Non
     """
     writer = _Writer(REAL, shape)
     writer.unit(unit, _above(unit), REAL)
-    writer.ends()
+    writer.end()
     writer.save(path, f"The unit {unit}.", {"unit": unit})
 
 
 class _Writer:
-    """A graph, what is known of its values, and the one that the next node takes."""
+    """A graph, the shapes and types of its values, and the present value."""
 
     def __init__(self, kind: str, shape: Shape) -> None:
         self.graph = Graph()
         self.known: dict[str, tuple[Shape, DTypeLike]] = {}
         self.kinds: dict[str, str] = {}
         self.doubled = False
-        self.goes_on("input", shape, kind)
+        self.advance("input", shape, kind)
 
-    def goes_on(self, name: str, shape: Shape, kind: str, dtype: DTypeLike = np.float32) -> None:
+    def advance(self, name: str, shape: Shape, kind: str, dtype: DTypeLike = np.float32) -> None:
         self.x, self.shape = name, shape
         self.known[name] = (shape, dtype)
         self.kinds[name] = kind
 
     def add(self, operator: str, *others: Any, shape: Shape, kind: str, **attributes: Any) -> None:
-        self.goes_on(self.graph.add(operator, self.x, *others, **attributes), shape, kind)
+        self.advance(self.graph.add(operator, self.x, *others, **attributes), shape, kind)
 
     def constant(self, array: NDArray[Any], kind: str) -> str:
         name = self.graph.constant(array.astype(np.float32))
@@ -121,7 +121,7 @@ class _Writer:
         self.graph.layer = layer.name
         wanted, made = graph_shapes(layer)
         if self.shape != wanted:
-            self.goes_on(self.graph.reshaped(self.x, wanted), wanted, self.kinds[self.x])
+            self.advance(self.graph.reshaped(self.x, wanted), wanted, self.kinds[self.x])
         if isinstance(layer, Affine):
             self._sums(layer, made)
             self._after(layer, following)
@@ -131,9 +131,9 @@ class _Writer:
     def unit(
         self, unit: Staircase, table: NDArray[Any], kind: str, later: Affine | None = None
     ) -> None:
-        """A unit with a table whose numbers are of ``kind``, for the layer that comes later.
+        """A unit with a table whose numbers are of ``kind``, for the layer that comes ``later``.
 
-        Without one it gives its real values.
+        Without such a layer the unit gives its real values.
         """
         grid = Grid.of_unit(unit)
         if later is None:
@@ -142,7 +142,7 @@ class _Writer:
             scale, bias = (2, -round(2 * grid.zero)) if later.centred else (1, 0)
             emits = _kind(bias, scale * grid.high + bias, step=scale)
             self.doubled = later.centred
-        # Where the unit's integers leave one out, its threshold counts twice.
+        # Where the unit's integers skip one, the threshold counts twice.
         integers = grid.integers(unit.values).astype(np.int64)
         repeated = np.repeat(table, np.diff(integers), axis=1)
         self.add(
@@ -162,21 +162,21 @@ class _Writer:
         shape = network.layers[-1].shape_out
         if network.output == "argmax":
             place = self.graph.add("ArgMax", self.x, axis=1, keepdims=0)
-            self.goes_on(place, (), "INT64", np.int64)
+            self.advance(place, (), "INT64", np.int64)
         elif network.output == "tanh":
             self.add("Tanh", shape=self.shape, kind=REAL)
         elif network.output == "softmax":
             self.add("Softmax", shape=self.shape, kind=REAL, axis=1)
         if network.output != "argmax" and self.shape != shape:
-            self.goes_on(self.graph.reshaped(self.x, shape), shape, REAL)
-        self.ends()
+            self.advance(self.graph.reshaped(self.x, shape), shape, REAL)
+        self.end()
 
-    def ends(self) -> None:
-        """The present value is the model's output."""
+    def end(self) -> None:
+        """Make the present value the model's output."""
         shape, dtype = self.known.pop(self.x)
         kind = self.kinds.pop(self.x)
         self.graph.rename(self.x, "output")
-        self.goes_on("output", shape, kind, dtype)
+        self.advance("output", shape, kind, dtype)
 
     def save(self, path: str | Path, text: str, facts: dict[str, Any]) -> None:
         known = {

@@ -12,13 +12,13 @@ from sudonet.deploy.layers import WEIGHTS
 Real: TypeAlias = NDArray[np.float64]
 
 CLIPS = np.linspace(0.3, 1.0, 71)
-"""Shares of the largest weight at which the scale of a few-bit channel may end."""
+"""Shares of the largest weight at which a channel of few bits may be clipped."""
 
 
 def quantise(weights: Real, kind: str) -> tuple[NDArray[np.int8], Real]:
     """Integers and scales that stand for ``weights``, whose first axis is the channels.
 
-    ``int8`` ends at the channel's largest weight. ``int4`` and ``ternary`` may cut it off:
+    ``int8`` reaches the channel's largest weight. ``int4`` and ``ternary`` may clip it:
     they take the scale with the least squared error. ``binary`` keeps the sign and the
     mean size. Weights that lie on such a grid already come back as they are.
 
@@ -31,7 +31,7 @@ def quantise(weights: Real, kind: str) -> tuple[NDArray[np.int8], Real]:
     if kind not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {kind!r}")
     flat = weights.reshape(len(weights), -1)
-    # What float32 cannot tell from 0 is 0, so that no scale comes out as nothing.
+    # Weights below float32's smallest normal number count as 0, so that no scale becomes 0.
     flat = np.where(np.abs(flat) < np.finfo(np.float32).tiny, 0.0, flat)
     if kind == "binary":
         sizes = np.abs(flat).mean(1)

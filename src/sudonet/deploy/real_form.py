@@ -1,9 +1,9 @@
-"""An integer network's layers in real arithmetic, for runtimes that are fast at that.
+"""An integer network's layers in real arithmetic, for runtimes that are fast at it.
 
 A unit after integer weights is a table of integers. A runtime without a fast look-up
 computes ``y = slope * accumulator + constant`` and the staircase of y instead. Slope and
 constant are chosen such that y passes each threshold halfway between two accumulators, so
-that rounding errors of float32 do not matter until they reach about half of one.
+that rounding in float32 changes a code only if its error reaches about half an accumulator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLOAT32 = 2**24
 """float32 holds all integers up to here."""
 
 NARROWINGS = 80
-"""Each leaves two thirds of where a slope may be: 80 leave 10^-14 of it."""
+"""Steps of the ternary search for a slope: each leaves two thirds, 80 leave 10^-14."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Ramp:
 
 
 def regular(unit: Staircase) -> bool:
-    """Whether codes are the integers of the unit's grid; if not, 0 and 2 * code - 1 are.
+    """Whether codes are the integers of the unit's grid; else these are max(2 * code - 1, 0).
 
     Examples
     --------
@@ -76,7 +76,7 @@ def regular(unit: Staircase) -> bool:
 def whole_thresholds(layer: Affine) -> NDArray[np.int64]:
     """For every channel and threshold the largest accumulator that does not pass it.
 
-    Thresholds that no accumulator comes near are moved to just beyond the furthest one.
+    Thresholds out of reach are clipped to just beyond the largest accumulator.
     """
     after = layer.after
     if isinstance(after, ChannelThresholds):
@@ -104,10 +104,10 @@ def straight(layer: Affine) -> tuple[Real, Real]:
 
 
 def of_products(layer: Affine) -> tuple[Real, Real]:
-    """Slope and constant of the plain sums of weight * integer, with what padding asks for.
+    """Slope and constant of the plain sums of weight * integer, padding included.
 
-    The slope is one a channel; so is the constant, or for a layer ``centred`` one for every
-    place of the output.
+    There is one slope a channel, and one constant; a ``centred`` layer has a constant for
+    every position of the output.
     """
     slope, constant = straight(layer)
     if not layer.centred:
@@ -117,7 +117,7 @@ def of_products(layer: Affine) -> tuple[Real, Real]:
 
 
 def met(layer: Affine) -> NDArray[np.int64]:
-    """The sum of the weights that meet an input, at every place of the output."""
+    """The sum of the weights that meet an input, at every position of the output."""
     ones = np.ones((1, *image(layer.shape_in)), np.int64)
     found: NDArray[np.int64] = reference.accumulate(replace(layer, centred=False), ones)[0]
     return found
@@ -126,16 +126,16 @@ def met(layer: Affine) -> NDArray[np.int64]:
 def _between(
     table: NDArray[np.int64], thresholds: Real, bounds: Real, slope: Real | None
 ) -> tuple[Real, Real]:
-    """The line that passes the thresholds as far from any accumulator as can be.
+    """The line that passes the thresholds as far from any accumulator as possible.
 
-    The place of threshold t among the accumulators is ``a * t + b``, which should be near
-    the middle of the integers that it separates. For one a, the best b is the mean of the
-    furthest misses to either side, and their distance is convex in a.
+    Threshold t lies at ``a * t + b`` among the accumulators, which should be near the middle
+    of the two that it separates. For a given a, the best b is the mean of the largest errors
+    to either side, and the distance between these is convex in a.
     """
     middle = table + 0.5
-    always, never = middle < -bounds, middle > bounds  # these may be missed to one side
+    always, never = middle < -bounds, middle > bounds  # an error to one side does not matter here
 
-    def misses(a: Real) -> tuple[Real, Real]:
+    def errors(a: Real) -> tuple[Real, Real]:
         rest = middle - a[:, None] * thresholds
         most = np.where(always, -np.inf, rest).max(1)
         least = np.where(never, np.inf, rest).min(1)
@@ -145,7 +145,7 @@ def _between(
         one_sided = always.all(1) | never.all(1)
 
         def distance(a: Real) -> Real:
-            most, least = misses(a)
+            most, least = errors(a)
             return np.where(one_sided, -a, most - least)
 
         # A line may be flat where all thresholds lie between the same two accumulators.
@@ -159,5 +159,5 @@ def _between(
         a = (low + high) / 2
     else:
         a = 1 / slope
-    most, least = misses(a)
+    most, least = errors(a)
     return 1 / a, -(most + least) / 2 / a

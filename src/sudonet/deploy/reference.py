@@ -1,8 +1,8 @@
-"""What an integer network computes, in numpy: the definition that all else is held to.
+"""What an integer network computes, in numpy: the definition that back ends are tested against.
 
 With ``dtype=numpy.int64`` every sum is one of integers. ``float64`` gives the same numbers
-sooner, since it takes numpy's fast products: the bounds that are proven when a network is
-compiled keep every partial sum below 2^31, and float64 holds all integers up to 2^53.
+faster, by BLAS: the compiler proves that every partial sum stays below 2^31, and float64 is
+exact up to 2^53.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ def accumulate(layer: Affine, x: Integers, dtype: DTypeLike = np.int64) -> Numbe
     weights = layer.by_output.astype(dtype)
     rows, columns = layer.taps(0), layer.taps(1)
     total = np.zeros((len(x), layer.channels, len(rows), len(columns)), dtype)
-    seen = np.zeros((layer.channels, len(rows), len(columns)), dtype)
+    weight_sums = np.zeros((layer.channels, len(rows), len(columns)), dtype)
     for i in range(layer.kernel[0]):
-        to_row, from_row = _meetings(rows, i)
+        to_row, from_row = _connected(rows, i)
         for j in range(layer.kernel[1]):
-            to_column, from_column = _meetings(columns, j)
+            to_column, from_column = _connected(columns, j)
             here = np.ix_(to_row, to_column)
-            met = x[:, :, from_row][:, :, :, from_column].astype(dtype)
-            total[:, :, here[0], here[1]] += _products(weights[:, :, i, j], met, layer.groups)
-            seen[:, here[0], here[1]] += weights[:, :, i, j].sum(1)[:, None, None]
-    return 2 * total - layer.twice_zero * seen if layer.centred else total
+            seen = x[:, :, from_row][:, :, :, from_column].astype(dtype)
+            total[:, :, here[0], here[1]] += _products(weights[:, :, i, j], seen, layer.groups)
+            weight_sums[:, here[0], here[1]] += weights[:, :, i, j].sum(1)[:, None, None]
+    return 2 * total - layer.twice_zero * weight_sums if layer.centred else total
 
 
-def _meetings(taps: list[list[tuple[int, int]]], place: int) -> tuple[list[int], list[int]]:
-    """Outputs that the weight at ``place`` of the kernel takes part in, and with which input."""
+def _connected(taps: list[list[tuple[int, int]]], place: int) -> tuple[list[int], list[int]]:
+    """Outputs and inputs that the weight at ``place`` of the kernel connects."""
     pairs = [(out, into) for out, some in enumerate(taps) for k, into in some if k == place]
     return [out for out, _ in pairs], [into for _, into in pairs]
 
 
-def _products(weights: Numbers, met: Numbers, groups: int) -> Numbers:
+def _products(weights: Numbers, x: Numbers, groups: int) -> Numbers:
     """(out, in / groups) times (batch, in, height, width), group by group."""
-    batch, channels, height, width = met.shape
-    each = met.reshape(batch, groups, channels // groups, height * width)
+    batch, channels, height, width = x.shape
+    each = x.reshape(batch, groups, channels // groups, height * width)
     split = weights.reshape(groups, len(weights) // groups, channels // groups)
     # One product for the whole batch and not one an example, which numpy does slowly.
     flat = each.transpose(1, 2, 0, 3).reshape(groups, channels // groups, batch * height * width)
@@ -84,15 +84,15 @@ def _products(weights: Numbers, met: Numbers, groups: int) -> Numbers:
 
 
 def finish(layer: Affine, total: Numbers) -> Numbers:
-    """What comes of accumulators: integers of the unit's grid, or scores."""
+    """Accumulators to integers of the unit's grid, or to scores."""
     codes = codes_of(layer, total)
     if codes is not None:
         return emitted(layer.after.unit)[codes]  # type: ignore[union-attr]
     after = layer.after
     if isinstance(after, Scores):
-        return total.astype(np.int64) * _along(after.factor) + _along(after.constant)
+        return total.astype(np.int64) * _per_channel(after.factor) + _per_channel(after.constant)
     assert isinstance(after, RealScores)
-    return total * after.factor + _along(after.constant, np.float64)
+    return total * after.factor + _per_channel(after.constant, np.float64)
 
 
 def codes_of(layer: Affine, total: Numbers) -> NDArray[np.intp] | None:
@@ -104,16 +104,16 @@ def codes_of(layer: Affine, total: Numbers) -> NDArray[np.intp] | None:
             codes[:, channel] = np.searchsorted(table, total[:, channel], side="left")
         return codes
     if isinstance(after, SharedThresholds):
-        fixed = total.astype(np.int64) * _along(after.factor) + _along(after.constant)
+        fixed = total.astype(np.int64) * _per_channel(after.factor) + _per_channel(after.constant)
         return np.searchsorted(after.table, fixed, side="left")
     if isinstance(after, RealThresholds):
-        real = total * after.factor + _along(after.constant, np.float64)
+        real = total * after.factor + _per_channel(after.constant, np.float64)
         return np.searchsorted(after.unit.thresholds, real, side="left")
     return None
 
 
-def _along(per_channel: Numbers, dtype: DTypeLike = np.int64) -> Numbers:
-    return per_channel.astype(dtype)[:, None, None]
+def _per_channel(numbers: Numbers, dtype: DTypeLike = np.int64) -> Numbers:
+    return numbers.astype(dtype)[:, None, None]
 
 
 def _pooled(layer: MaxPool | SumPool, x: Integers) -> Integers:

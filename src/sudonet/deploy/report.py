@@ -1,4 +1,4 @@
-"""What a model lost and what it saved when it became integers, layer by layer."""
+"""A compiled network compared with its model: accuracy, codes and sizes, layer by layer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.sizes import (
     FLOAT32_BYTES,
     Buffer,
-    arena_bytes,
-    buffers,
+    arena_lines,
+    packed_total,
+    size_text,
+    sizes,
     threshold_bytes,
 )
 
@@ -43,9 +45,9 @@ class LayerReport:
         For shared thresholds, which round: share of the codes that the same integer weights
         give in float64.
     weight_float32_bytes, weight_bytes, threshold_bytes
-        Weights in the model, weights packed, and the tables after them.
+        Weights in the model, weights in the network's file, and the tables after them.
     output
-        What the layer gives.
+        The layer's output.
     """
 
     name: str
@@ -73,16 +75,16 @@ class Report:
     rows
         How many examples there were.
     same_answers
-        Share of the rows for which both tell the same class; None without classes.
+        Share of the rows for which both give the same class; None without classes.
     same_codes
         Share of the rows for which all units of both give the same codes, as far as known.
     layers
         A row for every layer.
     input
-        What goes in.
+        The network's input.
     arena_bytes, arena_packed_bytes
-        The most that a layer's input and output take together: a whole integer for each
-        number, or packed.
+        RAM between input and output in exported C with ``optimise="speed"`` and
+        ``optimise="ram"``; None if the network cannot be exported as C.
     """
 
     metric: str
@@ -93,8 +95,8 @@ class Report:
     same_codes: float | None
     layers: tuple[LayerReport, ...]
     input: Buffer
-    arena_bytes: int
-    arena_packed_bytes: int
+    arena_bytes: int | None
+    arena_packed_bytes: int | None
 
     @property
     def first_difference(self) -> str | None:
@@ -109,7 +111,7 @@ class Report:
 
     @property
     def weight_bytes(self) -> int:
-        """Weights of all layers, packed."""
+        """Weights of all layers in the network's file."""
         return sum(row.weight_bytes for row in self.layers)
 
     @property
@@ -157,10 +159,10 @@ def report(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor
     >>> found.weight_float32_bytes / found.weight_bytes
     4.0
     >>> found.layers[0].output
-    Buffer(values=20, float32_bytes=80, plain_bytes=20, packed_bytes=10)
+    Buffer(values=20, float32_bytes=80, plain_bytes=20, packed_bytes=12)
     """
     found = compare(model, integer, data)
-    sizes = buffers(integer)
+    between = sizes(integer)
     return Report(
         metric="accuracy" if found.same_answers is not None else "mean squared error",
         before=found.before,
@@ -170,11 +172,13 @@ def report(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor
         same_codes=found.same_codes,
         layers=tuple(
             _row(layer, output, found.codes.get(place), found.float64_codes.get(place))
-            for place, (layer, output) in enumerate(zip(integer.layers, sizes[1:], strict=True))
+            for place, (layer, output) in enumerate(
+                zip(integer.layers, between.buffers[1:], strict=True)
+            )
         ),
-        input=sizes[0],
-        arena_bytes=arena_bytes([size.plain_bytes for size in sizes]),
-        arena_packed_bytes=arena_bytes([size.packed_bytes for size in sizes]),
+        input=between.buffers[0],
+        arena_bytes=between.arena_bytes,
+        arena_packed_bytes=between.arena_packed_bytes,
     )
 
 
@@ -219,7 +223,7 @@ def _cells(row: LayerReport) -> tuple[str, ...]:
         ),
         readable(row.output.float32_bytes),
         readable(row.output.plain_bytes),
-        readable(row.output.packed_bytes),
+        size_text(row.output.packed_bytes),
     )
 
 
@@ -232,7 +236,7 @@ def _total_cells(found: Report) -> tuple[str, ...]:
         readable(found.threshold_bytes),
         readable(sum(output.float32_bytes for output in outputs)),
         readable(sum(output.plain_bytes for output in outputs)),
-        readable(sum(output.packed_bytes for output in outputs)),
+        size_text(packed_total(outputs)),
     )
 
 
@@ -245,22 +249,18 @@ def _notes(found: Report) -> list[str]:
     if found.same_answers is not None:
         notes.append(f"the same class: {_percent(found.same_answers)} of the rows")
     if found.same_codes is None:
-        notes.append("the model calls no units that could be compared: make them modules")
+        notes.append("codes cannot be compared, the model calls no units: make them modules")
     else:
         first = found.first_difference
         notes.append(
             f"the same codes throughout: {_percent(found.same_codes)} of the rows; "
             + (f"the first layer that differs is {first}" if first else "no layer differs")
         )
-    notes.append(
-        f"buffers of a layer: at most {readable(found.arena_bytes)}, "
-        f"{readable(found.arena_packed_bytes)} packed"
-    )
-    return notes
+    return notes + arena_lines(found.arena_bytes, found.arena_packed_bytes)
 
 
 def _percent(share: float | None) -> str:
-    """Never 100 % for what is less."""
+    """A share in per cent, never rounded up to 100 %."""
     if share is None:
         return "-"
     return f"{100 * share if share == 1 else min(100 * share, 99.99):.2f} %"

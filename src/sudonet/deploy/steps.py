@@ -43,7 +43,7 @@ class Products:
 
 @dataclass(frozen=True)
 class Norm:
-    """BatchNorm as it is in use: ``x * factor + constant`` for every channel."""
+    """BatchNorm in evaluation mode: ``x * factor + constant`` for every channel."""
 
     path: str
     factor: Real
@@ -83,7 +83,7 @@ Step: TypeAlias = Products | Norm | Unit | Pool | Output
 
 
 def exported(model: nn.Module, shape: Shape) -> ExportedProgram:
-    """The graph of ``model`` as it is used, not trained, for examples of ``shape``."""
+    """The graph of ``model`` in evaluation mode, for examples of ``shape``."""
     used = copy.deepcopy(model).cpu().eval()
     kinds = {p.dtype for p in used.parameters() if p.is_floating_point()}
     try:
@@ -92,8 +92,8 @@ def exported(model: nn.Module, shape: Shape) -> ExportedProgram:
     except Exception as error:  # torch.export raises whatever the model's own code does
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CompileError(
-            f"the model cannot be followed with an input of shape {shape}: {first}. Its forward "
-            "must be plain tensor code whose way does not depend on the data"
+            f"torch.export cannot trace the model with an input of shape {shape}: {first}. Its "
+            "forward must be plain tensor code, without branches that depend on the data"
         ) from error
 
 
@@ -147,18 +147,18 @@ class _Graph:
         return inputs[0], _shape(inputs[0])
 
     def following(self, node: Node) -> Node | None:
-        # Who asks for the size of a batch goes no way of its own.
+        # Shape queries are not branches.
         sizes = [user for user in node.users if str(user.target) == "aten.sym_size.int"]
         users = [user for user in node.users if user.op != "output" and user not in sizes]
         if len(users) > 1:
             raise CompileError(
-                f"the output of {_path(node)} goes to {len(users)} places: branches and shortcuts "
-                "cannot be compiled, only layers in a row"
+                f"the output of {_path(node)} is used {len(users)} times: branches and shortcuts "
+                "cannot be compiled, only a chain of layers"
             )
         if not users:
             return None
         if len(node.users) > len(users) + len(sizes):
-            raise CompileError(f"{_path(node)} is an output and goes on: return the last one only")
+            raise CompileError(f"{_path(node)} is returned and used: return the last output only")
         return users[0]
 
     def read(self, node: Node) -> list[Step]:
@@ -168,7 +168,7 @@ class _Graph:
             raise CompileError(
                 f"{_path(node)} cannot be compiled ({name}): use Linear, Conv1d, Conv2d, "
                 "ConvTranspose2d, BatchNorm, Flatten, max or average pooling and SUDO or R-SUDO "
-                "units; sudonet.convert puts units in the place of other activations"
+                "units; sudonet.convert replaces other activations by units"
             )
         return reader(self, node)
 
@@ -177,7 +177,7 @@ class _Graph:
         name = self.tensors.get(argument.name)
         if name is None:
             raise CompileError(
-                f"{_path(argument)} is computed and used as a weight: only stored weights can be"
+                f"{_path(argument)} is computed and used as a weight: weights must be stored"
             )
         state: dict[str, Any] = {**self.program.state_dict, **self.program.constants}
         value: Tensor = state[name]
@@ -208,9 +208,9 @@ def _arguments(node: Node) -> dict[str, Any]:
     """The arguments of a call by name, with the operator's own defaults."""
     target: Any = node.target
     schema = target._schema.arguments
-    given = {argument.name: argument.default_value for argument in schema}
-    given |= {a.name: value for a, value in zip(schema, node.args, strict=False)}
-    return given | dict(node.kwargs)
+    found = {argument.name: argument.default_value for argument in schema}
+    found |= {a.name: value for a, value in zip(schema, node.args, strict=False)}
+    return found | dict(node.kwargs)
 
 
 def _pair(value: Any) -> Pair:
@@ -221,7 +221,7 @@ def _pair(value: Any) -> Pair:
 
 
 def _line(value: Any, filler: int) -> Pair:
-    """A setting of a one-dimensional layer, which is one of height 1."""
+    """A setting of a 1D layer, which is read as a 2D layer of height 1."""
     return filler, int(value if isinstance(value, int) else value[0])
 
 
@@ -238,7 +238,7 @@ def _linear(graph: _Graph, node: Node) -> list[Step]:
 
 
 def _planes(node: Node, into: Node, flat: bool) -> Shape:
-    """The shape of what comes into a layer of windows, which must have channels."""
+    """The input shape of a convolution or pooling, which must have channels."""
     shape = _shape(into)
     if len(shape) != (2 if flat else 3):
         needed = "(channels, length)" if flat else "(channels, height, width)"
@@ -291,8 +291,8 @@ def _norm(graph: _Graph, node: Node) -> list[Step]:
             f"{_path(node)} takes its mean from the batch: it needs track_running_stats=True and "
             "a model in eval() mode"
         )
-    mean, spread = graph.tensor(a["running_mean"]), graph.tensor(a["running_var"])
-    factor = 1 / np.sqrt(spread + a["eps"])
+    mean, variance = graph.tensor(a["running_mean"]), graph.tensor(a["running_var"])
+    factor = 1 / np.sqrt(variance + a["eps"])
     if a["weight"] is not None:
         factor = factor * graph.tensor(a["weight"])
     constant = -mean * factor
@@ -307,10 +307,10 @@ def _pool(graph: _Graph, node: Node, flat: bool, kind: str) -> list[Step]:
     kernel, padding = pair(a["kernel_size"], 1), pair(a["padding"], 0)
     stride = pair(a["stride"], 1) if a["stride"] else kernel
     if kind == "max" and pair(a["dilation"], 1) != (1, 1):
-        raise CompileError(f"{_path(node)} has a dilation: pooling is compiled without one")
+        raise CompileError(f"{_path(node)} has a dilation: pooling must have dilation=1")
     if kind == "mean" and (padding != (0, 0) or a.get("divisor_override")):
         raise CompileError(
-            f"{_path(node)} pads or has a divisor of its own: average pooling is compiled without"
+            f"{_path(node)} has padding or a divisor_override: average pooling must have neither"
         )
     if a["ceil_mode"]:
         raise CompileError(f"{_path(node)} has ceil_mode=True: use False and padding")
@@ -325,7 +325,7 @@ def _adaptive_pool(graph: _Graph, node: Node, flat: bool) -> list[Step]:
     sizes = list(zip(shape_in[1:], shape_out[1:], strict=True))
     if any(into % out for into, out in sizes):
         raise CompileError(
-            f"{_path(node)} makes {shape_out[1:]} of {shape_in[1:]}: the one must divide the other"
+            f"{_path(node)} pools {shape_in[1:]} to {shape_out[1:]}: sizes must divide evenly"
         )
     kernel = (
         _line([into // out for into, out in sizes], 1)
@@ -347,7 +347,7 @@ def _dropout(graph: _Graph, node: Node) -> list[Step]:
     a = _arguments(node)
     if a["train"] and a["p"] > 0:
         raise CompileError(
-            f"{_path(node)} drops values at random in use, too: use nn.Dropout, or "
+            f"{_path(node)} drops values at random in eval() mode, too: use nn.Dropout, or "
             "F.dropout(x, p, self.training), and a model in eval() mode"
         )
     return []

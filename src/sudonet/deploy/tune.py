@@ -1,4 +1,4 @@
-"""A short training after which a model's weights lie on the grid that it is deployed with."""
+"""Fine-tuning with quantised weights, which the model has afterwards."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 
 REFRESH = 25
-"""Steps for which scales hold. To look for the best ones takes longer than a step."""
+"""Steps between two searches for the best scales, which take longer than a step."""
 
 SCALE_BITS = 17
-"""Digits of a scale: its product with an integer of 8 bits has 24, as many as float32 holds."""
+"""Bits of a scale: its product with an integer of 8 bits has 24, as many as float32 holds."""
 
 
 def tune(
@@ -39,15 +39,13 @@ def tune(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> nn.Module:
-    """A copy of a trained model, trained on with the weights that it will be deployed with.
+    """A copy of a trained model, fine-tuned with the weights that it will be deployed with.
 
-    The copy computes with quantised weights. Their gradient goes to real weights behind
-    them, as if nothing had been rounded, and Adam takes a step with those, shorter and
-    shorter until the last. In the end the quantised weights stay: ``compile(tuned, weights)``
-    finds the very same integers, without an error of rounding.
+    The forward pass uses quantised weights. Gradients go straight through the rounding to
+    the real weights behind them, which Adam updates. The copy that is returned has the
+    quantised weights: ``compile(tuned, weights)`` finds exactly the same integers.
 
-    The copy trains as it will be used: batch statistics stay what they are, and nothing is
-    dropped out.
+    The copy trains in evaluation mode: batch statistics are frozen, and dropout is off.
 
     Parameters
     ----------
@@ -59,7 +57,7 @@ def tune(
         As in :func:`~sudonet.deploy.compile`: a kind, or a mapping from a layer's path.
         ``float32`` layers train without rounding.
     steps, batch_size, learning_rate
-        Of Adam. The learning rate falls to 0 in a straight line.
+        Of Adam. The learning rate falls linearly to 0.
     loss
         ``cross-entropy`` for targets that are classes, ``squared error``, or a function of
         outputs and targets.
@@ -92,7 +90,7 @@ def tune(
     measure = _loss(loss, tuned)
     rounded = _rounded_layers(tuned, weights)
     optimiser = torch.optim.Adam(tuned.parameters(), learning_rate)
-    slower = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     for step, batch in zip(range(steps), _batches(len(inputs), batch_size, seed), strict=False):
         if step % REFRESH == 0:
             for layer in rounded:
@@ -103,11 +101,11 @@ def tune(
         for layer, weight in zip(rounded, real, strict=True):
             layer.put(weight)
         optimiser.step()
-        slower.step()
+        schedule.step()
         if progress is not None:
             progress(step + 1, steps)
     for layer in rounded:
-        # Scales that fit the last weights: their largest integers are then in use, by which
+        # Scales that fit the last weights make use of the largest integers, from which
         # compile finds the scales again.
         layer.refresh()
         layer.round()
@@ -117,7 +115,7 @@ def tune(
 
 @dataclass
 class _Rounded:
-    """A layer whose weights take turns: real ones to learn, quantised ones to compute with."""
+    """A layer that swaps its weights: quantised ones for the passes, real ones for Adam."""
 
     path: str
     module: nn.Module
@@ -175,7 +173,9 @@ def _rounded_layers(model: nn.Module, weights: str | Mapping[str, str]) -> list[
     for path, module in found.items():
         dtype = module.weight.dtype
         if dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"{path} has {dtype} weights: tune float32 ones, by model.float()")
+            raise TypeError(
+                f"{path} has {dtype} weights: tune needs float32 or float64, use model.float()"
+            )
     tied: dict[nn.Parameter, str] = {}
     rounded = []
     for path, kind in kinds.items():
@@ -191,7 +191,7 @@ def _rounded_layers(model: nn.Module, weights: str | Mapping[str, str]) -> list[
 
 
 def _shortened(scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scales with so few digits that integers times scales are exact in float32."""
+    """Scales with so few bits that integers times scales are exact in float32."""
     share, power = np.frexp(scales)
     short: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(share, SCALE_BITS)), power - SCALE_BITS)
     return short
@@ -208,7 +208,7 @@ def _checked(data: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _batches(length: int, size: int, seed: int) -> Iterator[Tensor]:
-    """Places of the data, in a new order each time round, without end."""
+    """Indices of minibatches, shuffled anew in every epoch, without end."""
     order = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.randperm(length, generator=order).split(size)
@@ -221,7 +221,7 @@ def _loss(loss: str | Loss, model: nn.Module) -> Loss:
         *_, last = model.modules()
         if isinstance(last, nn.Softmax):
             raise ValueError(
-                "the model ends in a softmax, and cross-entropy takes what comes before it: give "
+                "the model ends in a softmax, but cross-entropy takes logits: give "
                 "loss=lambda outputs, targets: nn.functional.nll_loss(outputs.log(), targets)"
             )
         return nn.functional.cross_entropy

@@ -17,7 +17,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (Checkerboard(), Regression(), Memorization(), Autoencoder(), Mnist())
 }
-"""Those with tables, in the order of the paper."""
+"""All experiments that have tables, in the order of the paper."""
 
 GRIDS: dict[str, TableGrid] = {
     grid.id: grid

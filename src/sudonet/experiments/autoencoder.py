@@ -21,7 +21,7 @@ from sudonet.train import AnySpec, Convolution, ConvolutionalSpec, Data, Result,
 
 CHANNELS, SIDE = 3, 32
 SCALES = (1, 2, 4, 8)
-"""What every hidden width is multiplied by."""
+"""Factors of all hidden widths."""
 
 ENCODER = (50, 50, 40, 20)
 CONV_DECODER = (40, 50, 50, 20)
@@ -30,11 +30,11 @@ DENSE_DECODER = (40, 50, 50)
 CONV_BATCH, CONV_STEPS = 25, 20_000  # 25 epochs of 20,000 images
 DENSE_STEPS = 2_500  # 12.5 epochs
 WIDE, WIDE_RATE = 8, 0.0003
-"""Convolutional tanh networks of this scale fall back at 0.001: see docs/recipe.md."""
+"""Convolutional tanh networks of this scale get worse again at 0.001: see docs/recipe.md."""
 
 
 class Autoencoder(Experiment):
-    """Images go in and come out of tanh; the test error relative to one network's.
+    """Images through a bottleneck to a tanh output; test error relative to one network's.
 
     The stored value is the mean over the test images of an image's summed squared error.
     Tables divide it by that of the convolutional tanh network of scale 1.

@@ -1,4 +1,4 @@
-"""What all experiments of the paper have in common: tables, recipes, trials, tasks."""
+"""What all experiments of the paper share: tables, protocols, trials, tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R_SUDO = tuple(f"r-sudo-{levels}" for levels in LEVELS)
 ACTIVATIONS = (*BASELINES, *SUDO, *R_SUDO)
 
 RATES = (0.001, 0.0001, 0.00001)
-"""The paper's search, where it names one. The best is chosen for every cell on its own."""
+"""The paper's rates, where it names a search. The best is chosen for every cell."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TableGrid:
     id
         Name of the table, such as ``"checkerboard-2"``; the appendix's begin with ``r-``.
     experiment
-        Name of the experiment it belongs to.
+        Name of its experiment.
     shape
         What its networks have in common: the number of hidden layers, or ``"conv"`` or
         ``"dense"``.
@@ -51,7 +51,7 @@ class TableGrid:
         return [(row, column) for row in self.rows for column in self.columns]
 
     def has(self, trial: Trial) -> bool:
-        """Whether a trial counts in one of the cells."""
+        """Whether a trial belongs to one of the cells."""
         return (
             (self.experiment, self.shape) == (trial.experiment, trial.shape)
             and trial.activation in self.rows
@@ -99,7 +99,7 @@ class Task:
     score
         Measures of a trained network by name; ``"value"`` is the one that tables show.
     judged
-        How many samples that takes.
+        How many samples ``score`` predicts.
     """
 
     data: Data
@@ -123,12 +123,12 @@ class Experiment(ABC):
         """The full protocol of a cell."""
 
     def load(self) -> Any:
-        """What has to be read from files for :meth:`task`; None where a formula makes it."""
+        """What :meth:`task` needs from files; None where the data is computed."""
         return None
 
     @abstractmethod
     def task(self, loaded: Any = None) -> Task:
-        """Data and measure; ``loaded`` saves reading files that were read elsewhere."""
+        """Data and measure; ``loaded`` is the result of :meth:`load`, if it was called before."""
 
     @abstractmethod
     def spec(self, trial: Trial, data: Data | None = None) -> AnySpec:
@@ -152,8 +152,8 @@ def both_families(
 ) -> tuple[TableGrid, ...]:
     """The tables of the main text for ``shapes`` and those of the appendix for ``rectified``.
 
-    The appendix has the same tables with R-SUDO in the place of SUDO. Its tanh and relu
-    rows are the same networks, so they are trained once.
+    The appendix has the same tables with R-SUDO instead of SUDO. Its tanh and relu rows
+    are the same networks, so they are trained once.
     """
     return tuple(
         TableGrid(f"{prefix}{experiment}-{shape}", experiment, shape, columns, (*BASELINES, *units))

@@ -1,4 +1,4 @@
-"""Memorization: learn one picture by heart, from a pixel's place to its brightness."""
+"""Memorization: learn one picture by heart, from a pixel's coordinates to its brightness."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SIDE = 150
 """Pixels a side."""
 
 SPAN = 4
-"""Places go from 0 to 4 both ways."""
+"""Coordinates go from 0 to 4 on both axes."""
 
 PROTOCOL = Protocol(steps=13_500, replicas=3, rates=(0.01,))  # 60 epochs
 
 
 class Memorization(Experiment):
-    """A place goes in, a brightness comes out of tanh; summed squared error of all pixels.
+    """From coordinates to brightness, by a tanh output; summed squared error of all pixels.
 
     Parameters
     ----------
@@ -55,22 +55,22 @@ class Memorization(Experiment):
 
     def task(self, loaded: Picture | None = None) -> Task:
         found = loaded or self.load()
-        places = (even_grid(SIDE) + 1) * np.float32(SPAN / 2)
+        coordinates = (even_grid(SIDE) + 1) * np.float32(SPAN / 2)
         brightness = pixel_targets(found.pixels)
 
         def score(result: Result) -> dict[str, float]:
-            error = result.predict(places) - brightness
+            error = result.predict(coordinates) - brightness
             return {"value": float(np.square(error, dtype=np.float64).sum())}
 
         ours = found.source
-        source = Source.of(ours.name, places, brightness, stand_in_for=ours.stand_in_for)
-        return Task(Data(places, brightness), source, score, len(places))
+        source = Source.of(ours.name, coordinates, brightness, stand_in_for=ours.stand_in_for)
+        return Task(Data(coordinates, brightness), source, score, len(coordinates))
 
     def spec(self, trial: Trial, data: Data | None = None) -> Spec:
         return fully_connected(trial, 2, 1, output="tanh", optimiser="momentum")
 
 
 def pixel_targets(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Brightness from 0..1 to -1..1, tanh's range, in the order of the places."""
-    # places run along x first, the rows of a picture along y
+    """Brightness from 0..1 to -1..1, tanh's range, in the order of the coordinates."""
+    # In the grid y varies fastest, in the rows of a picture x does.
     return np.asarray(pixels.T.reshape(-1, 1) * 2 - 1, np.float32)

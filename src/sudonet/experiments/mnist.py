@@ -22,7 +22,7 @@ STEPS = 18_000  # 30 epochs
 
 
 class Mnist(Experiment):
-    """A digit's pixels go in, ten classes come out; accuracy on the test digits."""
+    """From a digit's pixels to ten classes; accuracy on the test digits."""
 
     name = "mnist"
     metric = "test accuracy, %"

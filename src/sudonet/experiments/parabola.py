@@ -15,8 +15,8 @@ UNITS = (2, 4, 10)
 ACTIVATIONS = ("tanh", "relu", "sudo-2", "sudo-4", "sudo-8", "sudo-128", "sudo-256")
 SAMPLES = 200
 MOMENTS = (0, 100, 300, 1_000, 10_000)
-"""Steps after which the fit is drawn. Between any two, the fit of tanh or of relu changes
-visibly; after the last one, neither does."""
+"""Steps after which the fit is drawn. From each to the next, the fit of tanh or of relu
+changes visibly; after the last one, neither does."""
 
 RATE, MOMENTUM = 0.01, 0.9
 

@@ -17,7 +17,7 @@ class Reduction:
     steps
         Share of the full protocol's steps.
     replicas, rates
-        How many to keep, the first ones; None for all.
+        How many to keep, from the first on; None for all.
     columns
         Which to keep; None for all.
     """
@@ -39,9 +39,9 @@ class Reduction:
 class Preset:
     """A part of the study. What it does not mention is run by the full protocol.
 
-    A reduction is named after an experiment, after its tables of one shape
-    (``"memorization-10"``), or after one column of those (``"autoencoder-conv-8"``). The
-    narrowest counts, but which columns there are is no matter of a column.
+    The key of a reduction is an experiment, its tables of one shape
+    (``"memorization-10"``), or one column of those (``"autoencoder-conv-8"``). The most
+    specific key counts. A reduction of one column cannot choose columns.
     """
 
     name: str

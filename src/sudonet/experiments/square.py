@@ -1,4 +1,4 @@
-"""Points of the square [-1, 1]^2, where three of the experiments take place."""
+"""Points of the square [-1, 1]^2, which three of the experiments use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def random_points(count: int, seed: int) -> NDArray[np.float32]:
-    """Points drawn evenly from the square, one row each."""
+    """Points drawn uniformly from the square, one row each."""
     return np.random.default_rng(seed).uniform(-1, 1, (count, 2)).astype(np.float32)
 
 

@@ -1,15 +1,15 @@
 """One cell against another: which is better, and whether that is more than noise.
 
-That two cells are as good as one another allows for a margin: the paper's own noise in that
-column, or the last digit that the paper prints. A difference beyond it counts if it is also
-beyond our error, twice the standard error of our difference; otherwise it cannot be told. That
-one beats the other is a statement about our networks, which more of them can decide; so the
-paper's noise has no part in it.
+Cells that are equally good may differ by a margin: the paper's own noise in that column, or the
+last digit that the paper prints. A larger difference counts only if it also exceeds our error,
+twice the standard error of our difference; otherwise the pair is undecided. Whether one cell
+beats another is a question about our networks, which more replicas can decide: the paper's noise
+plays no part in it.
 
 Two cells are not compared if one is missing or has fewer than two replicas, or if they were
 trained on different data, by different engines, for different shares of the protocol's steps or
-with different numbers of rates. Where a cell was trained in several ways, those are compared that
-are alike.
+with different numbers of rates. Where a cell was trained in several ways, the ways that match are
+compared.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def usable(tables: Tables, spot: Spot) -> tuple[list[Cell], str]:
 
 
 def _unlike(a: Cell, b: Cell, first: Spot, second: Spot) -> str | None:
-    """Why two cells cannot be compared. Networks of the same layers also share their recipe."""
+    """Why two cells cannot be compared. Networks of equal layers must also share the recipe."""
     (one, _, column), (other, _, its_column) = first, second
     same_layers = (published.table(one).main, column) == (published.table(other).main, its_column)
     if same_layers and a.recipe != b.recipe:
@@ -152,7 +152,7 @@ def _error(cell: Cell) -> float:
 
 
 def _both(first: Spot, second: Spot, one: str = "", other: str = "") -> str:
-    """Two cells in words, each with its number; what they have in common is said once."""
+    """Two cells in words, each with its number; what they share is named once."""
     if (first[0], first[2]) == (second[0], second[2]):
         return f"{_where(first)}: {first[1]} {one}".rstrip() + f" and {second[1]} {other}".rstrip()
     return f"{_name(first)} {one}".rstrip() + f" and {_name(second)} {other}".rstrip()

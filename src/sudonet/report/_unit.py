@@ -1,4 +1,4 @@
-"""The picture of a unit: its staircase, and below it the derivative of training."""
+"""The picture of a unit: its staircase, and below it the derivative that training uses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def draw_unit(units: Sequence[Staircase]) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        On a white ground, so that it reads on light and dark pages alike.
+        On a white background, so that it is readable on light and dark pages.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from sudonet.report.cell import cells as cells
 from sudonet.report.published import PublishedTable
 
 ROUNDING = 1e-9
-"""Differences of printed decimals are off by less than this."""
+"""Tolerance for rounding errors in differences of printed decimals."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def compare(grid: TableGrid, cells: Mapping[Place, Cell]) -> dict[Place, Compari
 
 
 def agreement(grid: TableGrid, cells: Mapping[Place, Cell]) -> Agreement:
-    """Sum up how well a table agrees with the paper's.
+    """Summarise how well a table agrees with the paper's.
 
-    Cells that are 1 by definition say nothing and are left out: the tanh row of a
-    memorization table, and the cell to which the autoencoders are related. What remains of a
+    Cells that are 1 by definition carry no information and are left out: the tanh row of a
+    memorization table, and the cell that the autoencoders are divided by. What remains of a
     memorization table is correlated by ratio, so that the level of our picture, and how it
     changes from width to width, does not count, and so is its ceiling; ``spearman_raw`` has
     the errors as they are, with the tanh row.

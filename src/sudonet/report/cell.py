@@ -25,12 +25,12 @@ Group: TypeAlias = tuple[str, str, int, str]
 """Data, engine, steps and recipe, which all rows of a cell share."""
 
 SAME = 0.02
-"""Shares of steps that differ by less, of the larger, are equal: steps are whole numbers."""
+"""Relative tolerance between shares of steps, since steps are whole numbers."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table, and what stands behind it.
+    """One number of a table, and the networks behind it.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Cell:
     rate
         The best learning rate; None without a value.
     rates
-        How many rates were tried, without those that have been begun only.
+        How many rates were tried, not counting those that were only begun.
     steps, share_of_steps
-        How long each network was trained, and as a share of the full protocol.
+        How long each network was trained, also as a share of the full protocol's steps.
     diverged, failed, trials
         Networks that diverged, that could not be trained, and that were trained, all rates
         together.
@@ -109,12 +109,12 @@ def cells(grid: TableGrid, rows: Iterable[Row], protocol_of: ProtocolOf) -> dict
     steps. Groups of today's recipe come first. Among those it is the group with the largest share
     of the full protocol, which is the share of its steps (at most 1) times the share of its
     networks. Of equal groups the one with more networks is taken, then the one nearest to the
-    protocol's steps, then the first by name of data and engine. Where all cells of a column have
-    been trained for equally many steps, those are shown, even if some of them also were for more.
+    protocol's steps, then the first by name of data and engine. Where all cells of a column were
+    trained for the same number of steps, those are shown, even if some were trained for more, too.
     Rates outside the protocol do not count: every cell gets the same tuning.
 
-    The rate is chosen by the mean over the replicas that all rates have. One that has been
-    begun only, for half of the replicas of another or fewer, does not count yet. A rate at which
+    The rate is chosen by the mean over the replicas that all rates have. A rate that was only
+    begun, with at most half of the replicas of another, does not count yet. A rate at which
     networks diverged is worse than any at which none did; if no other is left, its value is
     the mean over the networks that did not diverge.
 
@@ -170,7 +170,7 @@ def cells(grid: TableGrid, rows: Iterable[Row], protocol_of: ProtocolOf) -> dict
 
 
 def _alike(column: Mapping[Place, list[Cell]]) -> dict[Place, Cell]:
-    """The best form of each cell of a column, of equally many steps if all have such a form."""
+    """The best form of each cell of a column, with equal steps if all have such a form."""
     forms = {place: some for place, some in column.items() if some}
     steps = [[form.steps for form in some] for some in forms.values()]
     common = set(steps[0]).intersection(*steps) if steps else set()
@@ -289,7 +289,7 @@ def _protocol(replicas: Mapping[float, int], group: list[Row], full: Protocol) -
 
 
 def _other_recipe(row: Row) -> list[str]:
-    """What the row's network was trained with that today's recipe has otherwise, in words."""
+    """How the recipe of a row differs from today's, in words."""
     try:
         then = dict(json.loads(row.spec))
     except (ValueError, TypeError):
@@ -297,7 +297,7 @@ def _other_recipe(row: Row) -> list[str]:
     now = json.loads(json.dumps(asdict(EXPERIMENTS[row.trial.experiment].spec(row.trial))))
     for spec in (then, now):
         if "sizes" in spec:
-            spec["sizes"] = spec["sizes"][1:]  # the number of inputs is a matter of the data
+            spec["sizes"] = spec["sizes"][1:]  # the number of inputs depends on the data
     return [
         f"{name} {then[name]} instead of {value}"
         for name, value in now.items()

@@ -3,7 +3,7 @@
 Cells are judged in pairs. Where a claim says that two are alike, the margin is never less than
 the paper's own noise, which is the larger of two rerun differences: noise alone puts a third of
 all pairs outside of it. So a statement about many pairs holds if two thirds of them hold, and it
-is undecided as long as pairs that cannot be told could turn it.
+is undecided as long as undecided pairs could change the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sudonet.staircase import Staircase
 from sudonet.study.figures import Histograms
 
 Finding: TypeAlias = tuple[bool | None, list[str]]
-"""Whether a statement holds, None if that cannot be told, and the numbers behind it."""
+"""Whether a statement holds, None if undecided, and the numbers behind it."""
 
 WORDS = {True: "supported", False: "not supported", None: "undecided"}
 FOUND = {True: "holds", False: "does not hold", None: "within our error"}
@@ -36,16 +36,16 @@ OFTEN = 1 / 2
 """The same where it says "often"."""
 
 NEAR_CHANCE = 60.0
-"""Percent; saying the same colour everywhere on a checkerboard gives 52."""
+"""Percent; a constant answer on the checkerboard gives 52."""
 
 BINS = {"sudo-4": 4, "sudo-8": 8, "sudo-16": 16, "sudo-64": 64, "tanh": 8}
-"""The paper's histograms, and into how many values or bins they are cut."""
+"""The paper's histograms, and how many values or bins each has."""
 
 SHOWN = 6
-"""Up to so many pairs are all listed; of more, only those that do not hold."""
+"""Up to this many pairs are all listed; of more, only those that do not hold."""
 
 UNKNOWN_SHOWN = 3
-"""Of pairs that cannot be compared, so many are listed."""
+"""How many pairs that cannot be compared are listed."""
 
 SUDO_TABLES = tuple(name for name, t in published.tables().items() if t.family == "sudo")
 
@@ -382,7 +382,7 @@ def _line(pair: Pair, fact: bool | None) -> str:
 
 
 def _share(facts: Sequence[bool | None], need: float) -> bool | None:
-    """Whether enough facts hold, whatever the unknown ones turn out to be."""
+    """Whether enough facts hold, whatever the unknown ones are; None if they decide it."""
     if facts and sum(fact is True for fact in facts) >= need * len(facts) - ROUNDING:
         return True
     if facts and sum(fact is not False for fact in facts) < need * len(facts) - ROUNDING:

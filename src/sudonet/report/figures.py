@@ -55,14 +55,14 @@ def draw(name: str, arrays: Arrays, meta: Meta) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        On a white ground, to be shown 900 pixels wide.
+        On a white background, to be shown 900 pixels wide.
     """
     _check(name)
     return _DRAWN[name](arrays, meta)
 
 
 def draw_all(folder: Path, out: Path, formats: Collection[str] = ("png",)) -> list[Path]:
-    """Draw every figure that ``folder`` has, into ``out``, which is created if need be.
+    """Draw every figure of ``folder`` into ``out``, which is created if needed.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def caption(name: str, meta: Meta) -> str:
-    """What a figure shows, and how long and on what its networks were really trained."""
+    """What a figure shows, and the steps and data that its networks were really trained with."""
     _check(name)
     sentences = [CAPTIONS[name]]
     if meta["steps"]:
@@ -182,7 +182,7 @@ def _histogram(arrays: Arrays, meta: Meta) -> Figure:
 
 
 def bars(activation: str, levels: int) -> tuple[NDArray[np.float64], float]:
-    """Where the bars of a histogram stand and how far apart: at levels, or in bins of tanh."""
+    """Centres and spacing of the bars of a histogram: levels, or bins of tanh."""
     if activation == "tanh":
         return (np.arange(levels) + 0.5) / levels * 2 - 1, 2 / levels
     return np.linspace(-1, 1, levels), 2 / (levels - 1)

@@ -20,7 +20,7 @@ DECIMALS = {
     "sse": 2,
     "sse_relative_to_conv_tanh_scale_1": 2,
 }
-"""Digits after the point that the paper prints."""
+"""Decimals that the paper prints."""
 
 WITHOUT_TWIN = {"memorization-1": "memorization-2"}
 """Tables that the appendix does not repeat, and the table whose noise they borrow."""
@@ -29,7 +29,7 @@ BORROWED_CEILING = 0.9
 """The noise ceiling of those tables; it is set, not computed."""
 
 FEWEST = 3
-"""Of values that have a rank correlation."""
+"""Fewest values that have a rank correlation."""
 
 DRAWS = 1_000
 """Noisy copies of a table from which its ceiling is computed."""
@@ -87,14 +87,14 @@ class PublishedTable:
     def compared_by_ratio(self) -> bool:
         """Whether cells are compared after division by the tanh cell of their column.
 
-        So it is with memorization: the paper's picture was never published, and another
-        picture has another level of error.
+        Memorization's are: the paper's picture was never published, and another picture has
+        another level of error.
         """
         return self.experiment == "memorization"
 
     @property
     def decimals(self) -> int:
-        """Digits after the point that the paper prints."""
+        """Decimals that the paper prints."""
         return DECIMALS[self.metric]
 
     def column_name(self, column: int) -> str:
@@ -228,17 +228,17 @@ def ceiling(table_id: str, places: frozenset[tuple[str, int]] | None = None) -> 
     sigma = _differences(main).mean(0) * np.sqrt(np.pi) / 2
     generator = np.random.default_rng(0)
     sides = [values + sigma * generator.normal(size=(DRAWS, *values.shape)) for _ in range(2)]
-    told = np.ones(values.shape, bool)
+    included = np.ones(values.shape, bool)
     if main.compared_by_ratio:
         tanh = list(main.rows).index("tanh")
         sides = [side / side[:, [tanh]] for side in sides]
-        told[tanh] = False
+        included[tanh] = False
     cells = table(table_id).cells
     repeated = np.array([places is None or place in places for place in cells])
-    repeated = repeated.reshape(told.shape) & told
+    repeated = repeated.reshape(included.shape) & included
     if repeated.sum() >= FEWEST and np.ptp(values[repeated]) > 0:
-        told = repeated
-    sides = [side[:, told] for side in sides]
+        included = repeated
+    sides = [side[:, included] for side in sides]
     return float(_correlations(*map(_ranks, sides)).mean())
 
 

@@ -1,4 +1,4 @@
-"""Figures that are pictures of a plane: boards, surfaces, memorized photographs."""
+"""Figures that show a plane: boards, surfaces, memorized photographs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DPI = 150  # sharp on dense screens too
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 LOW, HIGH = "#0072B2", "#E69F00"
 BOTH = LinearSegmentedColormap.from_list("low to high", [LOW, "#FFFFFF", HIGH])
-OFF = "magma_r"
-LEAST_OFF, MOST_OFF = 1e-3, 1.0
+ERROR_COLOURS = "magma_r"
+LEAST_ERROR, MOST_ERROR = 1e-3, 1.0
 """Ends of the scale of errors."""
 
 
@@ -65,7 +65,7 @@ def draw_board(arrays: Arrays, meta: Meta) -> Figure:
 
 
 def draw_regression(arrays: Arrays, meta: Meta) -> Figure:
-    """The surface, the fits, and below each of them how far it is off."""
+    """The surface, the fits, and below each of them its error."""
     figure = new_figure(3.6)
     names = [name for name in arrays if name != "target"]
     parts = figure.subfigures(1, 2, squeeze=False, width_ratios=(2.4, len(names)))
@@ -81,7 +81,12 @@ def draw_regression(arrays: Arrays, meta: Meta) -> Figure:
         _show(fit, arrays[name], BOTH, Normalize(-1, 1))
         fit.set_title(f"{name}\nerror {meta['values'][name]:.3g}", fontsize=9)
         error = np.abs(arrays[name].astype(np.float32) - target)
-        errors = _show(off, error.clip(LEAST_OFF, MOST_OFF), OFF, LogNorm(LEAST_OFF, MOST_OFF))
+        errors = _show(
+            off,
+            error.clip(LEAST_ERROR, MOST_ERROR),
+            ERROR_COLOURS,
+            LogNorm(LEAST_ERROR, MOST_ERROR),
+        )
     for axes in grid.flat:
         axes.set_xticks([])
         axes.set_yticks([])

@@ -38,7 +38,7 @@ WITHIN, NEAR, BEYOND = ("=", "green"), ("~", "yellow"), ("!", "red")
 """Mark and colour of a cell within noise, within three times noise, and beyond."""
 
 NARROWEST = 72
-"""Characters; below that the lines under a small table would be hard to read."""
+"""Characters; in a narrower table the lines below it would be hard to read."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -62,9 +62,9 @@ class Shown:
 def table(grid: TableGrid, cells: Mapping[Place, Cell]) -> Table:
     """The table for a terminal: ours, and the paper's in brackets.
 
-    The colour says how far a cell is off in units of the paper's noise, and so does a mark.
-    The second line of a cell has the spread over its replicas and their number, and a
-    label if there is more to say; labels are explained below the table.
+    Colour and mark show how far a cell is off, in units of the paper's noise. The second line
+    of a cell has the spread over its replicas, their number, and a label if there is a note
+    below the table.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def render(grid: TableGrid, cells: Mapping[Place, Cell], format: str) -> str:  #
 def _shown(
     grid: TableGrid, cells: Mapping[Place, Cell]
 ) -> tuple[PublishedTable, dict[Place, Shown], dict[str, str]]:
-    """Every cell of the grid in words, and what the labels in them mean."""
+    """Every cell of the grid as text, and the notes that their labels stand for."""
     about = published.table(grid.id)
     comparisons = compare(grid, cells)
     notes: dict[str, str] = {}
@@ -151,7 +151,7 @@ def _cell(
 
 
 def _label(cell: Cell, notes: dict[str, str]) -> str:
-    """The label of what there is to say about a cell; r for a reduced protocol, else d."""
+    """The label of a cell's note, which begins with r for a reduced protocol, else with d."""
     parts = [] if cell.full else [cell.protocol]
     if cell.reason is not None:
         parts.append(" ".join(cell.reason.split()))

@@ -1,4 +1,4 @@
-"""Samples to train on, checked once and laid out as the engines want them."""
+"""Samples to train on, checked once and laid out for the engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sudonet.train._spec import AnySpec, Spec
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs and targets, float32, one row a sample; images too, for networks of either kind."""
+    """Inputs and targets, float32, one row a sample; a row may be an image."""
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.float32]
@@ -26,12 +26,12 @@ class Data:
         x, t = self.inputs, self.targets
         if len(x) != len(t) or not len(x):
             raise ValueError(
-                f"needs samples, and as many targets as inputs, got {len(t)} and {len(x)}"
+                f"data needs as many targets as inputs, at least one, got {len(t)} and {len(x)}"
             )
 
     @classmethod
     def of(cls, inputs: Any, targets: Any, classes: int | None = None) -> Data:
-        """Data from arrays or tensors; a row of integers is labels of ``classes`` classes.
+        """Data from arrays or tensors; one-dimensional integers are labels of ``classes``.
 
         Examples
         --------
@@ -54,17 +54,17 @@ class Data:
 
     @cached_property
     def flat(self) -> Data:
-        """The same samples, each a row of numbers, as fully connected networks take them."""
+        """The same samples, each flattened, as fully connected networks take them."""
         if self.inputs.ndim == self.targets.ndim == 2:
             return self
         return Data(self.inputs.reshape(len(self), -1), self.targets.reshape(len(self), -1))
 
     def check(self, spec: AnySpec) -> None:
         """Raise a ValueError if ``spec`` cannot be trained on this data."""
-        given = self.flat if isinstance(spec, Spec) else self
+        data = self.flat if isinstance(spec, Spec) else self
         for name, ours, shape in (
-            ("inputs", given.inputs, spec.input_shape),
-            ("targets", given.targets, spec.output_shape),
+            ("inputs", data.inputs, spec.input_shape),
+            ("targets", data.targets, spec.output_shape),
         ):
             if ours.shape[1:] != shape:
                 raise ValueError(
@@ -73,7 +73,7 @@ class Data:
         if spec.loss == "cross_entropy" and not self._are_probabilities:
             raise ValueError(
                 "targets for cross_entropy must be probabilities that add up to 1 for every "
-                "sample: give labels as a row of integers, or use loss='squared_error'"
+                "sample: give labels as one-dimensional integers, or use loss='squared_error'"
             )
 
     @cached_property
@@ -83,7 +83,7 @@ class Data:
 
 
 def floats(values: Any) -> NDArray[np.float32]:
-    """float32 and contiguous; writeable too, or PyTorch warns of tensors that share it."""
+    """float32 and contiguous; writeable too, since PyTorch warns about read-only memory."""
     return np.require(_raw(values), np.float32, ["C", "W"])
 
 
@@ -95,7 +95,7 @@ def _raw(values: Any) -> NDArray[Any]:
 
 
 def _array(name: str, values: Any) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what is too large is refused below, as infinity
+    with np.errstate(over="ignore"):  # overflow becomes infinity, which is refused below
         array = floats(values)
     if array.ndim < 2:
         raise ValueError(

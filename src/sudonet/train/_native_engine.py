@@ -23,18 +23,18 @@ MAX_LAYERS = 64
 """SUDO_MAX_LAYERS of csrc/sudonet.h."""
 
 MAX_STACK = 32
-"""Networks that share prepared minibatches; more would not make them cheaper."""
+"""Most networks that share prepared minibatches; more would save nothing."""
 
 STACK_SECONDS = 60
-"""Estimated time of a stack of several networks, at most: what a crash can cost."""
+"""Estimated limit of a stack of several networks, which a crash would lose."""
 
 SLICE_SECONDS = 0.2
-"""Estimated time of a call into C: an interrupt waits that long."""
+"""Estimated limit of one call into C, for which an interrupt has to wait."""
 
 SLICE_BYTES = 1 << 20
-"""Prepared minibatches of a slice stay in cache."""
+"""Limit of the prepared minibatches of a call, so that they stay in cache."""
 
-_STEP_SECONDS, _FLOP_SECONDS = 3e-6, 1 / 30e9  # rough, and on the slow side
+_STEP_SECONDS, _FLOP_SECONDS = 3e-6, 1 / 30e9  # rough, rather too slow
 
 _LOSS = {"squared_error": 0, "cross_entropy": 1}
 _OPTIMISER = {"adam": 0, "momentum": 1}
@@ -49,11 +49,11 @@ class NativeEngine:
 
     @staticmethod
     def refusal(spec: AnySpec) -> str | None:
-        """Why ``spec`` cannot be trained here, in words, or None if it can."""
+        """Why ``spec`` cannot be trained here; None if it can."""
         if not isinstance(spec, Spec):
-            return "trains no convolutions"
+            return "cannot train convolutions"
         layers = len(spec.sizes) - 1
-        return f"trains {MAX_LAYERS} layers at most, got {layers}" if layers > MAX_LAYERS else None
+        return f"trains at most {MAX_LAYERS} layers, got {layers}" if layers > MAX_LAYERS else None
 
     @staticmethod
     def key(spec: AnySpec) -> tuple[Any, ...]:
@@ -63,14 +63,14 @@ class NativeEngine:
 
     @staticmethod
     def largest_stack(spec: AnySpec) -> int:
-        """So many that their results, which come at_once, are not long in coming."""
+        """Few enough that their results, which come together, come soon."""
         assert isinstance(spec, Spec)
         seconds = max(1, spec.steps) * _seconds_a_step(spec, spec.batch_size)
         return max(1, min(MAX_STACK, int(STACK_SECONDS / seconds)))
 
     @staticmethod
     def least_stack(spec: AnySpec) -> int:
-        """So many that preparing a minibatch for all costs little beside training them."""
+        """Enough that preparing a shared minibatch costs little beside training."""
         return max(1, 2000 // spec.parameters)
 
     def train(
@@ -150,7 +150,7 @@ def _seconds_a_step(spec: Spec, batch: int) -> float:
 
 
 class _Losses:
-    """Adds the losses of steps up to epochs."""
+    """Averages the losses of steps over epochs."""
 
     def __init__(self, networks: int, steps_an_epoch: int, steps: int) -> None:
         self._of = steps_an_epoch
@@ -173,7 +173,7 @@ class _Losses:
 
 
 class _Network:
-    """A network's memory and its structure for C."""
+    """A network's memory, and the structure by which C finds it."""
 
     def __init__(self, spec: Spec, lanes: int) -> None:
         self.sizes = np.array(spec.sizes, np.int32)

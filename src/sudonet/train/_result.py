@@ -1,4 +1,4 @@
-"""What comes back: one trained network, without the engine that trained it."""
+"""The result of training: one network, independent of the engine that trained it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Result:
     Parameters
     ----------
     index
-        Place of its spec in the list that was given.
+        Index of its spec in the list that was given.
     spec
         What was trained.
     weights
@@ -29,11 +29,11 @@ class Result:
     losses
         Mean loss of the minibatches of every epoch, the last of which may be incomplete.
     diverged
-        The step after which the loss was not finite any more, or None.
+        The step after which the loss was no longer finite, or None.
     engine
         Which engine trained it. SUDO training is chaotic: compare results of one engine.
     seconds, cpu_seconds
-        Time spent on it, its share of a stack's time, and how much of it on a processor.
+        Wall time and CPU time spent on it: its share of its stack's.
     measures
         What ``judge`` found, if one was given to :func:`sudonet.train.stream`.
     """
@@ -49,7 +49,7 @@ class Result:
     measures: dict[str, float] = field(default_factory=dict)
 
     def module(self) -> nn.Sequential:
-        """The network as an ordinary module, ready to use or to train on."""
+        """The network as an ordinary module, ready for use or for further training."""
         return with_weights(self.spec.module(), self.weights)
 
     def predict(self, inputs: Any, rows: int = 10_000) -> NDArray[np.float32]:
@@ -57,5 +57,5 @@ class Result:
         model = self.module()
         x = torch.from_numpy(floats(inputs))
         with torch.no_grad():
-            # Where its operands begin decides how a product is rounded: copies begin on a line.
+            # How a product is rounded depends on its operands' alignment, which copies fix.
             return np.concatenate([model(part.clone()).numpy() for part in x.split(rows)])

@@ -1,4 +1,4 @@
-"""Takes any list of specs, makes stacks of them and hands these to an engine."""
+"""Groups any list of specs into stacks and trains these by an engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def train(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Train networks, as many at once as pays, and return them in the order of their specs.
+    """Train networks, many at once, and return them in the order of their specs.
 
     A network's result depends on its spec, the data and the engine alone: not on what else
     is trained, in which order or with how many threads. An interrupt (Ctrl-C) ends the
@@ -50,14 +50,14 @@ def train(
         Inputs and targets that all specs share: :class:`Data` or a pair of arrays.
     engine
         ``"native"`` is the C core, for fully connected networks on the CPU; ``"torch"``
-        does everything, everywhere; ``"auto"`` takes the first where it can, because it
-        was the faster one at every width that was measured, from 5 to 1,600 units.
+        trains all networks on all devices; ``"auto"`` takes the C core where it can, which
+        was faster at every width that was measured, from 5 to 1,600 units.
     threads
-        How many to use; as many as torch does by default.
+        How many to use; by default as many as torch uses.
     device
         Where the torch engine computes.
     progress
-        Called with (network-steps done, network-steps in all) now and then.
+        Called several times a second with (network-steps done, network-steps in all).
 
     Examples
     --------
@@ -78,7 +78,7 @@ def train(
         for result in stream(
             specs, data, engine=engine, threads=threads, device=device, progress=progress
         ):
-            results.append(result)  # noqa: PERF402 (an interrupt keeps what is there)
+            results.append(result)  # noqa: PERF402 (an interrupt keeps the results so far)
     except KeyboardInterrupt:
         warnings.warn(
             f"interrupted: {len(results)} of {len(specs)} networks are finished", stacklevel=2
@@ -96,7 +96,7 @@ def stream(
     progress: Progress | None = None,
     judge: Judge | None = None,
 ) -> Iterator[Result]:
-    """Like :func:`train`, but gives each result as soon as it is there, in any order.
+    """Like :func:`train`, but yields each result as soon as it is finished, in any order.
 
     Only the networks in training are in memory, however many specs there are. An interrupt
     is not caught.
@@ -126,7 +126,7 @@ def stream(
 def _results(
     by_engine: dict[Engine, Stack], data: Data, threads: int, tracker: _Tracker, judge: Judge | None
 ) -> Iterator[Result]:
-    # A generator of its own: stream checks its arguments when called, not with the first result.
+    # A separate generator, so that stream checks its arguments when it is called.
     for engine, some in by_engine.items():
         stacks = _stacks(engine, some, threads)
         yield from _in_threads(engine, stacks, data, threads, tracker, judge)
@@ -165,7 +165,7 @@ def _engines(engine: str, device: str) -> Callable[[AnySpec], Engine]:
 
 
 def _stacks(engine: Engine, some: Stack, threads: int) -> list[Stack]:
-    """Specs that can share a stack, the longest first; enough stacks for every thread."""
+    """Stacks of specs that can share one, the longest first; enough for every thread."""
     groups: dict[Any, Stack] = defaultdict(list)
     for index, spec in some:
         groups[engine.key(spec)].append((index, spec))
@@ -181,13 +181,13 @@ def _stacks(engine: Engine, some: Stack, threads: int) -> list[Stack]:
 
 
 def _even_share(networks: int, least: int, threads: int) -> int:
-    """Size of stacks, ``least`` or a little more, of which every thread gets as many."""
+    """A size of stacks, at least ``least``, that gives every thread equally many."""
     rounds = -(-networks // (threads * max(least, -(-networks // (4 * threads)))))
     return -(-networks // (threads * rounds))
 
 
 class _Tracker:
-    """Counts network-steps from any thread and knows whether to go on."""
+    """Counts network-steps from any thread, and tells engines when to stop."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.stop = threading.Event()
@@ -200,7 +200,7 @@ class _Tracker:
         return not self.stop.is_set()
 
     def show(self) -> None:
-        """Tell the caller, from its own thread."""
+        """Report progress, from the caller's thread."""
         if self._progress:
             self._progress(self._done, self._total)
 
@@ -219,8 +219,8 @@ def _in_threads(
         if tracker.stop.is_set():
             return []
         try:
-            # Threads that share a product or a convolution round it by how they share it:
-            # each thread has stacks of its own instead. torch keeps the number by thread.
+            # How threads share a product or a convolution changes its rounding, so each
+            # thread has stacks of its own. torch keeps this number for each thread.
             torch.set_num_threads(1)
             results = engine.train(stack, data, tracker)
             for result in results:
@@ -232,8 +232,9 @@ def _in_threads(
 
     with ThreadPoolExecutor(threads) as pool:
         try:
-            # A slow caller keeps stacks waiting, not their results in memory. Workers themselves
-            # never wait for it: a caller that went away must not keep Python from ending.
+            # Only a few stacks are submitted ahead, so that a slow caller does not fill memory
+            # with results. Workers never wait for the caller, which may have gone away:
+            # Python could not exit.
             left = iter(stacks)
             begun = {pool.submit(work, stack) for stack in islice(left, 2 * threads)}
             while begun:
@@ -243,6 +244,6 @@ def _in_threads(
                     results = future.result()
                     begun |= {pool.submit(work, stack) for stack in islice(left, 1)}
                     yield from results
-        except BaseException:  # an interrupt, a fault, or a caller that wants no more
+        except BaseException:  # an interrupt, an error, or a caller that stopped
             tracker.stop.set()
             raise

@@ -1,4 +1,4 @@
-"""What to train: a network, its loss and optimiser, and the seed that all chance comes from."""
+"""What to train: a network, its loss and optimiser, and the seed of all that is random."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LOSSES = ("squared_error", "cross_entropy")
 OPTIMISERS = ("adam", "momentum")
 INITIAL = ("glorot", "glorot-normal", "torch")
 
-_WEIGHTS, _ORDER = 0, 1  # streams of random numbers of one seed
+_WEIGHTS, _ORDER = 0, 1  # independent random streams of one seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a network is trained, whatever its layers are.
+    """How a network is trained, fully connected or convolutional.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class Training:
         As in torch.optim.
     initial
         ``"glorot"``: Glorot's uniform weights and zero biases; ``"glorot-normal"``: normal
-        weights of the same spread; ``"torch"``: both as nn.Linear draws them.
+        weights of the same variance; ``"torch"``: both as nn.Linear draws them.
     steps
         Minibatches to train on.
     batch_size
-        Samples of a minibatch. The last one of an epoch has what is left.
+        Samples of a minibatch. The last one of an epoch may be smaller.
     seed
         Initial weights and the order of samples come from it alone: networks with the
         same seed and shape start alike and see the same minibatches.
@@ -171,12 +171,12 @@ class Convolution:
             whole(name, getattr(self, name), 1)
         if self.kernel % 2 == 0:
             raise ValueError(
-                f"kernel must be odd, got {self.kernel}: an even one cannot be padded alike "
+                f"kernel must be odd, got {self.kernel}: an even one cannot be padded equally "
                 "on both sides"
             )
 
     def module(self, inputs: int) -> nn.Module:
-        """The layer for so many input channels."""
+        """The layer for ``inputs`` channels."""
         padding = self.kernel // 2
         if self.transposed:
             return nn.ConvTranspose2d(
@@ -187,7 +187,7 @@ class Convolution:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionalSpec(Training):
-    """A network of convolutions and how to train it: one at a time, in PyTorch.
+    """A convolutional network and how to train it: one at a time, in PyTorch.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def initial_weights(spec: AnySpec) -> Weights:
     weights: Weights = []
     for shape, inputs, outputs in shapes:
         area = math.prod(shape[2:])
-        if spec.initial == "torch":  # it counts the first axis of a transposed kernel as outputs
+        if spec.initial == "torch":  # counts a transposed kernel's first axis as outputs
             bound = 1 / math.sqrt(area * shape[1])
         else:
             bound = math.sqrt(6 / (area * (inputs + outputs)))
@@ -288,7 +288,7 @@ def initial_weights(spec: AnySpec) -> Weights:
 
 
 class Order:
-    """The samples of one minibatch after another; every epoch is shuffled anew.
+    """The order of samples, minibatch by minibatch; every epoch is shuffled anew.
 
     Examples
     --------
@@ -308,7 +308,7 @@ class Order:
         return -(-self._samples // self._batch)
 
     def take(self, steps: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Samples (steps x batch) and how many of each row count."""
+        """Samples (steps x batch), and the size of each minibatch."""
         rows = [self._waiting]
         while sum(map(len, rows)) < steps:
             epoch = np.zeros(self.steps_an_epoch * self._batch, np.int32)
@@ -339,7 +339,7 @@ def with_weights(model: nn.Sequential, weights: Weights) -> nn.Sequential:
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """``value`` if it is an integer of at least ``least``."""
+    """``value`` if it is an integer >= ``least``, else a ValueError."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)

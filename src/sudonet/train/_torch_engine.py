@@ -1,7 +1,7 @@
-"""Stacked networks in PyTorch: batched products and a backward pass written out by hand.
+"""Stacked networks in PyTorch: batched products and a hand-written backward pass.
 
 Works on any device and without the C core. Convolutional networks are trained one at
-a time with autograd, which is faster than any way of stacking them.
+a time with autograd, which was faster than stacking them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sudonet.units import SMOOTH
 
 ADAM = 0.9, 0.999, 1e-8
 ALIGNMENT = 16
-"""Floats of a cache line. Where a matrix begins decides how its product is rounded: all that
-belongs to one network begins on a line, so that its place in the stack changes nothing."""
+"""Floats of a cache line. The alignment of a matrix decides how its product is rounded: all
+matrices of a network begin on a line, so that its index in the stack changes nothing."""
 
 STACK_PARAMETERS = 70_000
 """Parameters of a stack that stays in cache; larger ones are slower."""
@@ -57,12 +57,12 @@ class TorchEngine:
     def train(
         self, stack: Sequence[tuple[int, AnySpec]], data: Data, tick: Callable[[int], bool]
     ) -> list[Result]:
-        """Train a stack; ``tick`` hears of network-steps done and says whether to go on."""
+        """Train a stack; ``tick`` is told the network-steps done and returns whether to go on."""
         begun, cpu_begun = time.perf_counter(), time.thread_time()
         specs = [spec for _, spec in stack]
         if len(specs) == 1 and isinstance(specs[0], Spec):
-            # A product of one matrix takes another way through the library than one of
-            # several and rounds differently: a network alone gets itself for company.
+            # A product of one matrix takes another path through the library than a batch of
+            # products and rounds differently, so a single network is stacked with itself.
             specs *= 2
         with flushed_denormals(), torch.no_grad():
             network = (
@@ -120,7 +120,7 @@ class TorchEngine:
             in_epoch[-1] = steps % an_epoch
         curves = (sums.cpu() / in_epoch).numpy()
         for curve, after in zip(curves, diverged, strict=True):
-            if after:  # what comes later is no training, though a loss may be finite again
+            if after:  # later losses mean nothing, even if finite
                 curve[-(-after // an_epoch) :] = np.nan
         return curves, diverged
 
@@ -158,9 +158,7 @@ class _Stack:
     def step(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         """One minibatch for each network, ``rows`` of the data. Returns the losses."""
         count = rows.shape[1]
-        rows = nn.functional.pad(
-            rows, (0, -count % ALIGNMENT)
-        )  # sample 0, which counts for nothing
+        rows = nn.functional.pad(rows, (0, -count % ALIGNMENT))  # sample 0, with a gradient of 0
         x, target = inputs[rows], targets[rows]
         hidden, before = [x], []
         for (matrix, bias), runs in zip(self.layers[:-1], self.activations, strict=True):
@@ -239,7 +237,7 @@ class _Module:
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Numbers too small for a normal float32 become 0; what was set before comes back."""
+    """Denormal float32 numbers become 0 inside; the setting is restored afterwards."""
     was = bool((torch.tensor([1e-39]) * 1.0 == 0).item())
     torch.set_flush_denormal(True)
     try:
@@ -269,7 +267,7 @@ def _up(n: int) -> int:
 
 
 def _runs(names: list[str]) -> list[tuple[str, int, int]]:
-    """(name, begin, end) of every stretch of equal names."""
+    """(name, begin, end) of every run of equal names."""
     cuts = [0, *(i for i in range(1, len(names)) if names[i] != names[i - 1]), len(names)]
     return [(names[a], a, b) for a, b in pairwise(cuts)]
 
@@ -288,7 +286,7 @@ def _value(name: str, z: Tensor) -> Tensor:
     if name not in SMOOTH:
         return _kernels.forward(z, _unit(name))
     if name == "sigmoid":
-        # torch rounds exp, unlike the sigmoid, the same wherever in a tensor a number stands.
+        # Unlike sigmoid, torch's exp rounds independently of the position in a tensor.
         return z.neg().exp_().add_(1).reciprocal_()
     result: Tensor = getattr(nn.functional, name)(z)
     return result
@@ -305,7 +303,7 @@ def _slope(name: str, grad: Tensor, z: Tensor) -> Tensor:
 def _loss(spec: Spec, z: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Losses of the networks and their derivatives by the last layer's sums.
 
-    Only the first ``count`` samples count: the derivative by the others is 0.
+    Only the first ``count`` samples matter: the derivatives of the others are 0.
     """
     outputs = z.shape[2]
     delta = torch.zeros_like(z)

@@ -1,4 +1,4 @@
-"""Where the numbers between layers lie in the arena."""
+"""The layout of the arena: where the numbers between layers lie."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a layer writes for the next one, and those that it gathers windows in."""
+    """Bytes that a layer writes for the next one, and bytes of the window that it gathers."""
 
     target: int
     patch: int

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 class Code:
     """The functions of one source file.
 
-    The C in this package has names that begin with ``net_``; a network's own name takes the
-    place of that.
+    Names in the C of this package begin with ``net_``, which a network's own name replaces.
 
     Parameters
     ----------
     rows
         Rows of weights that are multiplied at once: 4, or 1 for the least code.
     partial
-        Vectors and bits of weights with layers whose rows do not end with a word.
+        Vectors and bits of weights of rows that do not fill their last word.
     long
-        The same for rows so long that sums of bytes could leave 32 bits.
+        The same for rows so long that sums of bytes could overflow 32 bits.
     """
 
     rows: int
@@ -29,7 +28,7 @@ class Code:
     functions: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, text: str, **values: object) -> str:
-        """Add a function that is not there yet; ``@key@`` stands for a value."""
+        """Add a function unless it is there already; ``@key@`` stands for a value."""
         if name not in self.functions:
             self.functions[name] = filled(text, name=name, **values)
         return name

@@ -1,4 +1,4 @@
-"""C that makes codes or scores of sums."""
+"""The epilogue in C: from sums to codes or scores."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _KEEP = """
 
 
 def emit(code: Code, rows: Rows, deep: str) -> str:
-    """What is done with the ``sum`` of a ``channel``, in lines that are ``deep`` in blanks."""
+    """C lines for the ``sum`` of a ``channel``, indented by ``deep``."""
     index = "place + channel * l->plane"
     if rows.after == "scores":
         score = code.add("net_score", _SCORE)
@@ -124,5 +124,5 @@ def emit_kept(code: Code, rows: Rows) -> str:
 
 
 def keep(code: Code) -> str:
-    """What is done with a sum of which only the largest goes on."""
+    """C lines that keep a sum if it is the largest of its pooling window."""
     return filled(_KEEP, get=get(code, "s32"), put=put(code, "s32"))

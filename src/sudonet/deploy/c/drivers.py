@@ -1,4 +1,4 @@
-"""C that goes through a layer: rows of weights, windows, pooling."""
+"""C that loops over a layer: rows of weights, windows, pooling."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _ONE = """
 """
 
 _GATHER = """
-/* The inputs of one window, row by row; what lies outside of the image is padded. */
+/* The inputs of one window, row by row, with padding outside of the image. */
 static void @name@(const net_windows *l, const net_pass *p, uint32_t group, uint32_t row,
                    uint32_t column, const uint8_t *x, uint8_t *patch)
 {
-    /* Before the first row or column these wrap around and are larger than any place inside. */
+    /* Before the first row or column these wrap around to values beyond the image. */
     const uint32_t top = (uint32_t)p->rows.first + row * p->rows.step;
     const uint32_t left = (uint32_t)p->columns.first + column * p->columns.step;
     const uint32_t rows = p->rows.taps, columns = p->columns.taps, apart = p->columns.distance;
@@ -111,7 +111,7 @@ static void @name@(const net_windows *l, const @type@ *w, const uint8_t *x, @tar
 """
 
 _POOLED = """
-/* Windows of which only the largest sums go on, so that none but those become codes. */
+/* Max pooling of sums: only the largest become codes. */
 static void @name@(const net_windows *l, const @type@ *w, const uint8_t *x, uint8_t *y,
                    uint8_t *patch, uint8_t *kept)
 {
@@ -137,7 +137,7 @@ static void @name@(const net_windows *l, const @type@ *w, const uint8_t *x, uint
 """
 
 _CLEAR = """
-/* Volatile, or compilers call a library for this. */
+/* Volatile, or compilers would call memset. */
 static void @name@(volatile uint8_t *x, uint32_t bytes)
 {
     for (; bytes > 0u; bytes--) {
@@ -193,7 +193,8 @@ def target_type(rows: Rows) -> str:
 def rows_function(code: Code, rows: Rows, *, kept: bool = False) -> str:
     """``void rows(l, n, w, [offset,] first, x, place, y)``.
 
-    If sums are ``kept``, y gets the larger of each and of what was there, unless place is 0.
+    If sums are ``kept``, y gets the maximum of each sum and of what was there, or the sum
+    itself if place is 0.
     """
     marks = [rows.count or f"{rows.vector}_w{rows.bits}"]
     marks += ["kept"] if kept else [rows.after, rows.out]
@@ -224,9 +225,9 @@ def rows_function(code: Code, rows: Rows, *, kept: bool = False) -> str:
 
 
 def _start(code: Code, rows: Rows) -> str:
-    """What the sum of the fields is added to: the part that all rows share."""
+    """The start value of a sum: the part that all rows share."""
     if rows.count == "xor":
-        # Of the places inside, those that differ count -1 and the others 1.
+        # Inside the image, bits that differ count -1 and the others 1.
         return f"{total(code, 'b1', counted=True)}(x + n / 8u, n)"
     found = f"{total(code, rows.vector, counted=bool(rows.count))}(x, n)"
     bias = BIAS[rows.bits]

@@ -1,15 +1,15 @@
-"""C that multiplies rows of weights with a vector: where nearly all of the time goes.
+"""C that multiplies rows of weights with a vector: nearly all of the time is spent here.
 
-Weights are stored without a sign, plus 2^(bits - 1); the sum of all inputs takes that off
-again. So one load makes a weight, also on processors that have no short signed one. Four rows
+Weights are stored unsigned, with an offset of 2^(bits - 1), which the sum of all inputs
+corrects. So a weight takes one load, also on processors without a short signed load. Four rows
 share each input that is loaded.
 
-Weights of 8 bits lie in words of four inputs of a row. An instruction that multiplies two
-halves of words takes inputs 0 and 2, then 1 and 3: those are what one instruction each leaves
-of a word of bytes.
+Weights of 8 bits lie in words of four inputs of a row. The DSP instruction that multiplies two
+half words takes inputs 0 and 2, then 1 and 3, which one instruction each extracts from a word
+of bytes.
 
-Smaller weights of two rows lie in the halves of a word, so that one product with a byte makes
-both. The sums of the halves are taken apart before they can run over.
+Smaller weights of two rows lie in the halves of a word, so that one product with a byte
+multiplies both. The sums of the halves are separated before they can overflow.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _ending(count: int) -> str:
 def _bytes(code: Code, kind: str, count: int) -> str:
     """Weights of 8 bits.
 
-    Sums of bytes are signed, since they cannot overflow: compilers keep the order of those,
-    which is the one with the fewest instructions.
+    Sums of bytes are signed, since they cannot overflow: compilers keep their order, which
+    takes the fewest instructions.
     """
     zeros = ", ".join(f"{name} = 0" for name in SUMS[:count])
     size = storage.BITS[kind] // 8
@@ -193,7 +193,7 @@ def _bytes(code: Code, kind: str, count: int) -> str:
         filled(_TWO_PRODUCTS, word=load, at=f" + {4 * row}" if row else "", sum=SUMS[row])
         for row in range(count)
     ]
-    # Sums of numbers of 16 bits may wrap on the way; so does the instruction.
+    # Partial sums of 16-bit numbers may wrap around, in the instruction as well.
     fast = filled(
         _BYTES,
         sign="int32_t",

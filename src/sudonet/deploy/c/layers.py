@@ -33,18 +33,18 @@ ROWS = {
     "thresholds": "const int32_t *thresholds;",
     "narrow": "const uint8_t *narrow; /* thresholds of width bytes, the highest first */",
     "width": "uint32_t width;",
-    "lift": "uint32_t lift; /* what makes them comparable */",
+    "lift": "uint32_t lift; /* added to them before they are compared */",
     "factor": "const int32_t *factor;",
     "constant": "const int64_t *constant;",
     "levels": "const int64_t *levels; /* thresholds that all channels share */",
-    "emitted": "const uint8_t *emitted; /* what goes out for every code */",
-    "doubled": "uint32_t doubled; /* what sums are multiplied with */",
+    "emitted": "const uint8_t *emitted; /* the output of every code */",
+    "doubled": "uint32_t doubled; /* factor of the sums */",
 }
 
 
 @dataclass
 class Parts:
-    """What a source file is put together from."""
+    """The parts of a source file."""
 
     code: Code
     tables: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ def parts(plan: Plan) -> Parts:
 
 
 def _keys(plan: Plan, wanted: Callable[[Rows, int], bool]) -> list[tuple[str, int]]:
-    """Vectors and bits of the rows for which something holds."""
+    """Vectors and bits of the rows that are ``wanted``."""
     return [
         (one.rows.vector, one.rows.bits)
         for one in plan.layers
@@ -111,7 +111,7 @@ def _keys(plan: Plan, wanted: Callable[[Rows, int], bool]) -> list[tuple[str, in
 
 
 def _rounded(one: Planned, p: Pass) -> int:
-    """Inputs of a window, with what fills the last word."""
+    """Inputs of a window, rounded up to whole words."""
     assert one.rows is not None
     return one.rows.words(one.inputs(p)) * one.rows.per_word
 

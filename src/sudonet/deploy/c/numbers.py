@@ -55,7 +55,7 @@ static inline void @name@(uint8_t *y, uint32_t i, uint32_t value)
 @bytes@}
 """
 
-# What the compiler makes of shifts and ors is one load where that is allowed, but not always.
+# Compilers do not always turn shifts and ors into one load, even where it is allowed.
 _WORD = """
 /* Four bytes, which need not be aligned. */
 static inline uint32_t @name@(const uint8_t *x)
@@ -71,8 +71,8 @@ static inline uint32_t @name@(const uint8_t *x)
 """
 
 _HOLD = """
-/* Keeps a mask in its register, where a shift comes for free, and loads in their order: with all
- * of them moved to the front there would not be registers enough. */
+/* Keeps a mask in its register, where a shift is free, and loads in their order: moved to the
+ * front, all of them would need more registers than there are. */
 #if defined(__GNUC__)
 #define NET_HOLD(mask) __asm__ volatile("" : "+r"(mask) : : "memory")
 #else
@@ -81,7 +81,7 @@ _HOLD = """
 """
 
 _SIGNED = """
-/* The number that 32 bits stand for in two's complement; compilers make nothing of it. */
+/* The number that 32 bits stand for in two's complement; compiles to no instruction. */
 static inline int32_t @name@(uint32_t bits)
 {
     return bits <= 0x7fffffffu ? (int32_t)bits : -(int32_t)(0xffffffffu - bits) - 1;
@@ -154,7 +154,7 @@ def hold(code: Code, *, dsp_only: bool = False) -> None:
 
 
 def _for_dsp(code: Code, name: str, text: str, dsp_only: bool) -> str:
-    """Code that is left out where there is no DSP, unless something else uses it too."""
+    """Add code for processors with DSP instructions only, or for all if ``dsp_only`` is False."""
     if dsp_only:
         guarded = f"#if defined(__ARM_FEATURE_DSP)\n{text.lstrip()}#endif\n"
         return code.add(name, guarded)

@@ -1,4 +1,4 @@
-"""What the C of a network consists of: storage, rows of weights, places in the arena."""
+"""The plan of a network's C: storage, rows of weights, layout of the arena."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sudonet.deploy.layers import (
 )
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.steps import CompileError
+from sudonet.packing import aligned_bytes
 
 OPTIMISE = ("speed", "flash", "ram")
 
@@ -38,13 +39,13 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """Room that is taken: what comes next starts at a multiple of 4."""
-        return -(-storage.size(self.storage, self.count) // 4) * 4
+        """Bytes that are taken: what comes next starts at a multiple of 4."""
+        return aligned_bytes(self.count * storage.BITS[self.storage])
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a function that multiplies rows of weights is made for; layers may share one.
+    """The parameters of a function that multiplies rows of weights; layers may share one.
 
     Parameters
     ----------
@@ -53,9 +54,9 @@ class Rows:
     bits
         Of a weight.
     count
-        ``""`` for products. Binary weights and codes of one bit are counted instead:
-        ``and`` for ones in both; ``xor`` for differences at places inside the image, which
-        a second row of bits marks.
+        ``""`` for products. For binary weights and codes of one bit, a popcount: ``and``
+        counts ones in both; ``xor`` counts differences inside the image, which a second row
+        of bits marks.
     centred
         There is an offset for every channel.
     after
@@ -101,8 +102,7 @@ class Planned:
     pool, kept
         A pooling that takes the largest sums at once, and where those are kept meanwhile.
     pad, scale, doubled
-        What stands outside of the image; what inputs are multiplied with on their way into
-        the patch, and what sums are multiplied with.
+        The padding value, the factor of inputs in the patch, and the factor of sums.
     """
 
     layer: Layer
@@ -118,7 +118,7 @@ class Planned:
     doubled: int = 1
 
     def inputs(self, one: Pass | None) -> int:
-        """Numbers that a row of weights meets."""
+        """Inputs of a row of weights."""
         assert isinstance(self.layer, Affine)
         into = self.layer.by_output.shape[1]
         return int(into * one.taps) if one is not None else int(into)
@@ -126,7 +126,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """All layers, and the bytes that they need together between input and output."""
+    """All layers, and the bytes of the arena that they share."""
 
     network: IntegerNetwork
     optimise: str
@@ -161,10 +161,10 @@ def plan(network: IntegerNetwork, optimise: str = "speed") -> Plan:
 
 
 def _joined(layers: tuple[Layer, ...]) -> list[tuple[Layer, MaxPool | None]]:
-    """Layers, each with the pooling that can be done before its sums become codes.
+    """Layers, each with the max pooling that can be fused into it, before its thresholds.
 
-    A unit never falls, so the largest code is that of the largest sum. Windows that share
-    inputs would be computed more than once.
+    Units are monotonic, so the largest code is that of the largest sum. Pooling windows that
+    overlap are not fused: their sums would be computed more than once.
     """
     found: list[tuple[Layer, MaxPool | None]] = []
     for layer in layers:
@@ -205,7 +205,7 @@ def _check(layer: Layer) -> None:
 
 
 def _counted(layer: Layer) -> str:
-    """How sums of a layer are counts of bits, if they are: see Rows.count."""
+    """How the sums of a layer become popcounts, ``""`` if they do not: see Rows.count."""
     if not isinstance(layer, Affine) or layer.weight_kind != "binary":
         return ""
     if (layer.grid_in.low, layer.grid_in.high) != (0, 1):
@@ -229,7 +229,7 @@ def _layer(
         return Planned(layer, source, target)
     counted = _counted(layer)
     if layer.kind == "dense":
-        # Only bits can be counted: the network's own input has a byte for each.
+        # A popcount needs packed bits: the network's own input has a byte for each.
         counted = counted if kind == "b1" else ""
         return Planned(layer, source, target, _rows(layer, target, kind, counted, optimise))
     found = tuple(passes(layer))
@@ -247,11 +247,11 @@ def _layer(
 
 
 def _padding(layer: Affine) -> tuple[int, int, int]:
-    """What is padded with, and two factors, of inputs and of sums.
+    """The padding value, and the factors of inputs and of sums.
 
-    A centred sum is that of ``weight * (2 * input - twice_zero)``, where what is outside
-    counts 0. So it is that of ``weight * 2 * input`` over all weights, with twice_zero
-    outside, less a constant. If zero is an integer, the 2 can be left for later.
+    A centred sum is that of ``weight * (2 * input - twice_zero)``, where padding counts 0.
+    So it is that of ``weight * 2 * input`` over all weights, padded with twice_zero, less a
+    constant. If zero is an integer, sums can be doubled instead of inputs.
     """
     if not layer.centred:
         return 0, 1, 1
@@ -293,8 +293,8 @@ def offsets(planned: Planned, one: Pass) -> NDArray[np.int64]:
 def _in_place(layer: Layer, source: Buffer | None, target: Buffer | None) -> bool:
     """Whether a pooling may write over its input.
 
-    Without padding an output never lies behind the window that it comes from, and no later
-    window reaches back to it.
+    Without padding an output never lies behind its own window, and no later window reaches
+    back to it.
     """
     if isinstance(layer, Affine) or source is None or target is None:
         return False
@@ -322,9 +322,10 @@ def _placed(network: IntegerNetwork, optimise: str, planned: list[Planned]) -> P
             kept = replace(kept, offset=patch.offset + patch.bytes)
         found.append(replace(one, source=source, target=target, patch=patch, kept=kept))
         source = target
-    return Plan(network, optimise, tuple(found), size)
+    # C has no arrays without elements, which a network of one layer would need.
+    return Plan(network, optimise, tuple(found), max(size, 4))
 
 
 def output_count(network: IntegerNetwork) -> int:
-    """Numbers that the network gives."""
+    """Numbers in the network's output."""
     return math.prod(image(network.layers[-1].shape_out))

@@ -1,4 +1,4 @@
-"""C that brings rows of any length and vectors of any storage to the kernels."""
+"""C that calls the kernels for rows of any length and vectors of any storage."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ typedef struct {
     uint32_t channels, height, width; /* channels of one group */
     uint32_t groups, out_height, out_width;
     uint32_t pool_height, pool_width, pool_down, pool_across; /* 1 if nothing is pooled */
-    uint32_t pad; /* what lies outside */
+    uint32_t pad; /* the padding value */
     uint32_t passes;
     const net_pass *pass;
     const net_rows *rows;
@@ -132,7 +132,7 @@ uint32_t net_argmax(@given@, uint8_t *arena);
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of a network's C before it is compiled.
+    """Sizes of a network's C that are known before it is compiled.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Sizes:
     arena, output
         Bytes of RAM that the caller gives, besides the input.
     multiply_adds
-        Products of one pass.
+        Products for one example.
     """
 
     weights: int
@@ -156,7 +156,7 @@ def has_scores(plan: Plan) -> bool:
 
 
 def has_argmax(plan: Plan) -> bool:
-    """Whether the place of the largest score can be asked for."""
+    """Whether there is a function for the index of the largest score."""
     return has_scores(plan) and len(plan.network.layers[-1].shape_out) == 1
 
 
@@ -174,7 +174,7 @@ def written(plan: Plan, name: str) -> tuple[str, str, Sizes]:
     sizes = Sizes(
         weights=found.weights,
         thresholds=found.thresholds,
-        arena=max(plan.arena, 4),  # C has no arrays without elements
+        arena=plan.arena,
         output=output_count(plan.network) * (8 if has_scores(plan) else 1),
         multiply_adds=sum(
             layer.multiply_adds for layer in plan.network.layers if isinstance(layer, Affine)

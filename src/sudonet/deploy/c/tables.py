@@ -13,7 +13,7 @@ from sudonet.deploy.c.plan import Planned, Rows
 from sudonet.deploy.layers import Affine, ChannelThresholds, accumulator_bounds
 
 COLUMNS = 96
-"""Most characters of a line of numbers."""
+"""Limit of the characters in a line of numbers."""
 
 
 def weights(planned: Planned, at_once: int) -> tuple[NDArray[Any], list[int]]:
@@ -34,7 +34,7 @@ def weights(planned: Planned, at_once: int) -> tuple[NDArray[Any], list[int]]:
 
 
 def packed(matrix: NDArray[np.int8], rows: Rows, at_once: int) -> NDArray[Any]:
-    """Rows of weights in words; ``at_once`` rows take turns, word by word.
+    """Rows of weights in words; ``at_once`` rows are interleaved, word by word.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def packed(matrix: NDArray[np.int8], rows: Rows, at_once: int) -> NDArray[Any]:
     bits, per = rows.bits, rows.per_word
     count, inputs = matrix.shape
     words = rows.words(inputs)
-    # What fills the last word meets inputs of 0, so that it could be anything.
+    # The padding of the last word meets inputs of 0, so that its value does not matter.
     fields = np.full((count, words * per), BIAS[bits] if bits > 1 else 0, np.uint32)
     lifted = matrix.astype(np.int64) + BIAS[bits]
     fields[:, :inputs] = lifted // 2 if bits == 1 else lifted
@@ -78,9 +78,9 @@ def _words(fields: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def narrow(layer: Affine) -> tuple[NDArray[np.uint8], int]:
-    """Thresholds in as few bytes as they need, the highest first, and how many those are.
+    """Thresholds in as few bytes as they need, big-endian, and the bytes of one.
 
-    What no sum can reach, or every sum passes, is taken back to what sums can be.
+    Thresholds that no sum reaches, or every sum passes, are clipped to the range of sums.
     """
     after = layer.after
     assert isinstance(after, ChannelThresholds)

@@ -1,4 +1,4 @@
-"""Compilers: whether the C of a network is right, and how large it becomes."""
+"""Compiles the C of a network: to check it here, or to measure its size."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sudonet.deploy.c.write import write
 from sudonet.deploy.network import IntegerNetwork
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-"""What the C is free of warnings with."""
+"""Options with which the C compiles without warnings."""
 
 OPTIONS = ("-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections")
-"""What microcontrollers' compilers are called with."""
+"""Options of the cross compilers."""
 
 SECONDS = 120
 """The longest that a compiler or the program may take."""
@@ -47,7 +47,7 @@ MCUS = {
 
 @dataclass(frozen=True)
 class Check:
-    """Whether the C gave what the reference gives, and what the program said."""
+    """Whether the C agrees with the reference, and what the test program printed."""
 
     passed: bool
     samples: int
@@ -65,7 +65,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a network takes of a microcontroller; the stack comes on top."""
+    """Flash and RAM that a network takes, without the stack."""
 
     mcu: str
     sections: tuple[Section, ...]
@@ -151,7 +151,7 @@ def size(
     for program in (tools.compiler, measure):
         if shutil.which(program) is None:
             raise RuntimeError(
-                f"{program} is not here, which measures for {mcu}: install it "
+                f"{program}, which {mcu} needs, is not installed: install it "
                 f"(Debian: apt-get install {tools.package})"
             )
     with tempfile.TemporaryDirectory() as name:
@@ -198,5 +198,5 @@ def _ran(command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(
-            f"{' '.join(command)} was not finished after {SECONDS} seconds"
+            f"{' '.join(command)} did not finish within {SECONDS} seconds"
         ) from error

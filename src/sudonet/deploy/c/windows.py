@@ -37,10 +37,10 @@ class Pass:
 
 
 def passes(layer: Affine) -> list[Pass]:
-    """One pass for a convolution; a transposed one has one for every place in its stride.
+    """One pass for a convolution; a transposed one has one for every phase of its stride.
 
-    There, outputs at a distance of the stride meet the same weights: each such set of
-    outputs is an ordinary convolution with a part of the kernel.
+    Outputs of one phase meet the same weights: they are an ordinary convolution with a part
+    of the kernel.
     """
     return [Pass(rows, columns) for rows in _axes(layer, 0) for columns in _axes(layer, 1)]
 

@@ -51,7 +51,7 @@ def write(
     optimise
         ``speed``: four rows of weights at once. ``flash``: less code, and thresholds in as
         few bytes as they need; about two thirds as fast. ``ram``: codes between layers in 4,
-        2 or 1 bits where that holds them.
+        2 or 1 bits if they fit.
     samples
         Inputs, as the network itself takes them. With them NAME_main.c is written, a program
         for any computer that runs the C on the samples and compares.

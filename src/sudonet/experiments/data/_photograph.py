@@ -21,7 +21,7 @@ TILES, LIMIT = 2, 3.0
 
 BUNDLED = "china.jpg, scikit-learn's photograph by danielbuechele (CC BY 2.0)"
 DEEP = ("I", "F")
-"""Pillow's modes with more than 8 bits a channel begin so. Its conversion to grey cuts them off."""
+"""First letters of Pillow's modes of more than 8 bits, which its conversion to grey clips."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ def picture(file: Path | None = None) -> Picture:
     """A picture to memorize: its central square, grey, with equalised local contrast.
 
     The paper's own picture was never published, so any picture stands in for it. The
-    equalisation is in the place of the paper's pseudo-HDR step.
+    equalisation takes the place of the paper's pseudo-HDR step.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _read(file: Path) -> NDArray[np.uint8]:
     try:
         with Image.open(file) as image:
             if not image.mode.startswith(DEEP):
-                # A camera stores how it was held instead of turning the picture.
+                # Cameras store the orientation instead of rotating the picture.
                 return central_square(ImageOps.exif_transpose(image))
     # SyntaxError is what Pillow raises for some damaged files.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

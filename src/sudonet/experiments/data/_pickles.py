@@ -2,9 +2,8 @@
 
 The older files of Downsampled ImageNet and those of CIFAR-10 are pickled dictionaries with an
 array of uint8 under ``data``. A pickle names the functions that rebuild its objects. Here it
-gets none of them: an array and its type become descriptions, and of these only arrays of
-uint8 are made, by this module. numpy's own unpickling is kept out because it trusts what it
-is told.
+gets none of them: arrays and their types are read as descriptions, from which this module
+builds arrays of uint8 alone. numpy's own unpickling is not used, because it trusts its input.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type:
         wanted = f"{module}.{name}"
         if wanted not in ALLOWED:
-            raise DataError(f"it asks for {wanted}, which only a forged or foreign file does")
+            raise DataError(f"it names {wanted}, which only a forged or foreign file does")
         return ALLOWED[wanted]
 
 
@@ -65,7 +64,7 @@ def read_pixels(stream: IO[bytes], name: str) -> NDArray[np.uint8]:
         return _pixels(_Unpickler(stream, encoding="bytes").load())
     except Exception as error:  # a damaged or forged pickle may raise anything
         raise DataError(
-            f"{name} is damaged or no batch of pictures ({error}): delete it, and get it again "
+            f"{name} is damaged or not a batch of pictures ({error}): delete it, and get it again "
             "from where it came"
         ) from error
 
@@ -87,7 +86,7 @@ def _pixels(batch: object) -> NDArray[np.uint8]:
         ):  # protocol 5
             fortran = order == "F"
         case _:
-            raise ValueError("its data is no array of uint8")
+            raise ValueError("its data is not an array of uint8")
     flat = np.frombuffer(raw, np.uint8)
     pixels: NDArray[np.uint8] = flat.reshape(shape, order="F" if fortran else "C")
     return pixels

@@ -21,7 +21,7 @@ class Source:
     Parameters
     ----------
     name
-        What a person calls it, such as ``"MNIST"``.
+        Its name for people, such as ``"MNIST"``.
     checksum
         SHA-256 of what networks are trained and judged on, hexadecimal.
     stand_in_for
@@ -34,7 +34,7 @@ class Source:
 
     @classmethod
     def computed(cls, name: str, seed: int) -> Source:
-        """Data that a formula and a seed make."""
+        """Data that is computed from a formula and a seed."""
         return cls(name, hashlib.sha256(f"{name}, seed {seed}".encode()).hexdigest())
 
     @classmethod

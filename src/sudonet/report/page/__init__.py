@@ -44,8 +44,8 @@ def write(
 ) -> Path:
     """Write the report.
 
-    The page needs nothing but itself: styles, scripts, data and pictures are in it, and it
-    may not load anything. What was not run is named as such.
+    The page is self-contained: styles, scripts, data and pictures are in it, and its security
+    policy forbids to load anything. What was not run is named as such.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def write(
     figures
         The folder that :func:`sudonet.study.figures.make` wrote to; it may be missing.
     out
-        The folder for ``index.html``, ``figures/`` and ``tables/``; it is created if need be.
+        The folder for ``index.html``, ``figures/`` and ``tables/``; it is created if needed.
     progress
         Called with (parts done, parts in all).
     note
-        What a reader must know about the rows, such as ``Store.note`` says; the overview has it.
+        What a reader must know about the rows, such as ``Store.note``; shown in the overview.
     formats
         Which of :data:`FILES` to write beside the page; it links to no others.
 
@@ -154,7 +154,7 @@ def _counts(figures: Path) -> Histograms | None:
     try:
         return histograms(figures)
     except FigureError:
-        return None  # the place of that figure says what is wrong with it
+        return None  # the page says at that figure what is wrong with it
 
 
 def _template(name: str) -> str:
@@ -175,5 +175,5 @@ def _environment() -> Environment:
 
 
 def _digest(text: str) -> str:
-    """By which a page's own security policy knows its script."""
+    """The hash by which the page's security policy admits its script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

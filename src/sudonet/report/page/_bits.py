@@ -30,15 +30,15 @@ class Point:
     cell
         Its cell in the tables of the page.
     name
-        What it is, in words.
+        Its description for people.
     group
         Layers, or kind of network; points of a group look alike.
     levels, rectified
         Of its units.
     bits
-        Of all its hidden outputs: hidden units x log2 L.
+        Information in all its hidden outputs, hidden units x log2 L; not what is stored.
     ours, published
-        Errors; accuracies as what is missing from 100 %.
+        Errors; accuracies are given as 100 % minus accuracy.
     """
 
     cell: str
@@ -126,7 +126,7 @@ def hidden_units(experiment: str, shape: str, column: int) -> int:
 
 
 def front(points: Sequence[tuple[float, float | None]]) -> list[int]:
-    """Which points have a lower error than all that need as many bits or fewer.
+    """The indices of points with a lower error than all that need as many bits or fewer.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def _fronts(points: Sequence[Point], side: str) -> dict[str, list[int]]:
 
 
 def question(tables: Tables, verdicts: Sequence[Verdict]) -> tuple[list[Answer], Verdict]:
-    """The two networks of 160 bits, and what the claim about them comes to."""
+    """The two networks of 160 bits, and the verdict on the claim about them."""
     about, cells = published.table("regression-2"), tables.get("regression-2", {})
     answers = []
     for unit, column in SAME_BITS:

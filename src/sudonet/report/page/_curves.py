@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 34, 12, 8, 20
 """Margins around the plot; in them are the numbers of the axes."""
 
 ROOM = 0.06
-"""Of the height that stays free above and below the values."""
+"""Share of the range of values that stays free above and below."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Panel:
     Parameters
     ----------
     title, label
-        The column, and the whole plot in words for those who do not see it.
+        The column, and the plot in words for screen readers.
     line, band
         Path of our curve and of its spread, with gaps where there is no value.
     ours, published

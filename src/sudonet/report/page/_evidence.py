@@ -13,7 +13,7 @@ SIGNS = {FOUND[True]: "✓", FOUND[False]: "✗", FOUND[None]: "≈", UNKNOWN: "
 
 @dataclass(frozen=True)
 class Line:
-    """A line of evidence; what it comes to in a word and a sign, where it comes to something."""
+    """A line of evidence, with its finding as a word and a sign if it has one."""
 
     text: str
     finding: str = ""

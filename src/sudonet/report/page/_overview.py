@@ -68,7 +68,7 @@ def tiles(tables: Iterable[PageTable]) -> list[Tile]:
 
 
 def headlines(tables: Sequence[PageTable], verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
-    """A few numbers about everything: the number, and what it counts."""
+    """Key figures of the whole study: the number, and what it counts."""
     found = [table.agreement for table in tables]
     run, printed = sum(a.cells_run for a in found), sum(a.cells_published for a in found)
     compared = sum(a.cells_compared for a in found)

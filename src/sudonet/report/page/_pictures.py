@@ -47,7 +47,7 @@ MORE_CAPTIONS = {
 }
 
 COLOURS = 256
-"""Few enough for a small PNG, enough for a smooth scale of colours."""
+"""Colours of an embedded PNG: few enough for a small file, enough for smooth scales."""
 
 COLOURFUL = ("autoencoder",)
 """Figures that need more colours than that; the page shows them as JPEGs."""
@@ -104,8 +104,8 @@ def pictures(folder: Path, out: Path, formats: Collection[str] = FORMATS) -> Ite
 def levels(folder: Path) -> dict[str, Any] | None:
     """The boards of ``checkerboard-levels`` for the page's script; None if not made.
 
-    Bytes of one board follow another's, row by row, lowest y first: 0 stands for -1, 255
-    for +1.
+    The boards follow one another, each row by row, lowest y first, a byte a point: 0 stands
+    for -1, 255 for +1.
     """
     try:
         arrays, meta = read(folder / "checkerboard-levels.npz")
@@ -128,7 +128,7 @@ def _about(name: str) -> str:
 def _caption(name: str, meta: Meta) -> str:
     if name in CAPTIONS:
         return caption(name, meta)
-    # How networks were trained is said alike for all figures.
+    # All figures describe the training in the same words.
     return MORE_CAPTIONS[name] + caption("unit", meta).removeprefix(CAPTIONS["unit"])
 
 
@@ -156,7 +156,7 @@ def _embedded(figure: Figure, colourful: bool) -> tuple[str, bytes, tuple[int, i
     with Image.open(drawn) as image:
         plain = image.convert("RGB")
     if colourful:
-        # Colours at full resolution: halving it would blur letters.
+        # No chroma subsampling, which would blur letters.
         plain.save(file, "JPEG", quality=88, subsampling=0, optimize=True)
         return "jpeg", file.getvalue(), plain.size
     # Maximum coverage leaves gradients smoother than the median cut does, in fewer bytes.

@@ -1,4 +1,4 @@
-"""The tables of the page: three views of every cell, and what stands behind each."""
+"""The tables of the page: three views of every cell, and its details."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from sudonet.report.tables import METRICS
 from sudonet.study.view import duration
 
 FULL_COLOUR = 3.0
-"""Times the paper's noise: a difference of that much has the full colour."""
+"""The difference that has the full colour, in units of the paper's noise."""
 
 NAMED = 4
-"""Up to so many cells are named in a note; of more, only their number is."""
+"""Up to this many cells are named in a note; of more, only their number is given."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def page_tables(cells: Mapping[str, Mapping[Place, Cell]]) -> list[PageTable]:
 def details(
     cells: Mapping[str, Mapping[Place, Cell]],
 ) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """What there is to say about every cell: a title, and lines of a label and a text."""
+    """The details of every cell: a title, and lines of a label and a text."""
     found = {}
     for name, grid in GRIDS.items():
         about, ours = published.table(name), cells.get(name, {})
@@ -187,7 +187,7 @@ def _heats(about: PublishedTable, cells: Mapping[Place, Cell]) -> dict[tuple[str
 
 
 def _height(about: PublishedTable, value: float) -> float:
-    """Goodness of a value; errors of regression span three powers of ten."""
+    """How good a value is; logarithmic for regression, whose errors span three powers of ten."""
     if about.metric == "mse_x100":
         return -math.log(max(value, 10.0**-about.decimals / 2))
     return value if about.higher_is_better else -value

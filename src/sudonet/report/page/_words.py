@@ -1,4 +1,4 @@
-"""What the page calls things, and how it writes numbers."""
+"""The page's names of things, and its format of numbers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """How many there are of something.
+    """A count and its noun, in the plural if needed.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def verb(count: int, one: str, many: str) -> str:
-    """What one does, or many do.
+    """The form of a verb that goes with a count.
 
     Examples
     --------

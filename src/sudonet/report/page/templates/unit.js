@@ -119,7 +119,7 @@ function updateUnit() {
   const between = widths.length ? (some) => some(...widths).toFixed(3) : () => "none";
   const lines = [
     ["values it can emit", `${unit.outputs}`],
-    ["bits to store one", `${unit.bits}`],
+    ["bits that tell them apart", `${unit.bits}`],
     ["step between values", (unit.values[unit.outputs - 1] - unit.values[unit.outputs - 2]).toFixed(4)],
     ["thresholds", `${unit.thresholds.length}`],
     ["narrowest inner plateau", between(Math.min)],
