@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sudonet.experiments.experiment import Trial
 from sudonet.study import store as module
 from sudonet.study.store import APPLICATION, VERSION, Row, Store, StoreError, key
+from tests.study import fuzz_store
 from tests.study.store_rows import ROW, TRIAL, filled, key_of, replica, rows_in, seeds_in, sql
 from tests.study.store_rows import bytes_of_forty as bytes_of_forty
 from tests.study.store_rows import store_path as store_path
@@ -96,17 +97,17 @@ def test_people_find_plain_columns(path):
     assert sql(path, query) == [("checkerboard", "2", 50, "sudo-16", 0.001, 0, 87_500, key_of(ROW))]
 
 
-def test_the_columns_of_version_1(path):
+def test_the_columns_of_version_2(path):
     """Who changes a column of the table, of Trial or of Row must raise VERSION too."""
     filled(path, 1)
     columns = [name for _, name, *_ in sql(path, "PRAGMA table_info(trials)")]
-    assert columns == list(module._COLUMNS)
+    assert columns == list(module._STORED)
     assert " ".join(columns) == (
         "key experiment shape column activation rate seed steps engine source checksum "
         "stand_in_for recipe spec versions cpu metrics diverged loss wall_seconds cpu_seconds "
-        "finished failed"
+        "finished failed digest"
     )
-    assert VERSION == 1
+    assert VERSION == 2
 
 
 few = st.text('a1", [\\', max_size=3)
@@ -281,7 +282,7 @@ def test_there_is_nothing_to_read_where_nothing_was_written(path):
     ("change", "message"),
     [
         ("application_id = 17", f"application_id is 17, not {APPLICATION}. Choose another file"),
-        ("user_version = 0", "schema version 0, this sudonet needs 1: use the sudonet that wrote"),
+        ("user_version = 0", "schema version 0, this sudonet needs 2: use the sudonet that wrote"),
     ],
 )
 def test_files_of_others_and_of_older_versions_are_left_alone(path, way, change, message):
@@ -346,6 +347,10 @@ def test_a_changed_byte_of_the_header_is_an_error_or_does_no_harm(path):
         ("cpu_seconds = 9e999", "its cpu_seconds cannot be inf"),
         ("diverged = 'never'", "its diverged cannot be 'never'"),
         ("cpu = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
+        ("metrics = '{\"value\": 96.6}'", "its digest does not fit its columns"),
+        ("loss = 0.25", "its digest does not fit its columns"),
+        ("stand_in_for = 'ImageNet'", "its digest does not fit its columns"),
+        ("digest = 'ffff'", "its digest does not fit its columns"),
     ],
 )
 def test_a_row_that_makes_no_sense_is_an_error(path, change, message):
@@ -354,6 +359,55 @@ def test_a_row_that_makes_no_sense_is_an_error(path, change, message):
     with Store.read(path) as store, pytest.raises(StoreError, match=message) as caught:
         store.rows()
     assert str(path) in str(caught.value)
+
+
+def older(path, rows=5):
+    """A store as version 1 wrote it: without digests."""
+    filled(path, rows)
+    names = ", ".join(module._COLUMNS)
+    sql(path, f"CREATE TABLE old AS SELECT {names} FROM trials")
+    sql(path, "DROP TABLE trials")
+    schema = module.SCHEMA.replace(",\n    digest TEXT NOT NULL\n) WITHOUT ROWID", "\n)")
+    sql(path, schema)
+    sql(path, f"INSERT INTO trials ({names}) SELECT {names} FROM old")
+    sql(path, "DROP TABLE old")
+    sql(path, "PRAGMA user_version = 1")
+    return path
+
+
+def test_an_older_store_is_read_as_it_is(path):
+    before = older(path).read_bytes()
+    assert seeds_in(path) == [0, 1, 2, 3, 4]
+    with Store.read(path) as store:
+        assert store.note() == ""
+        assert store.has(ROW.trial, ROW.engine, ROW.checksum, ROW.recipe)
+        assert len(store.keys()) == 5
+    assert path.read_bytes() == before
+
+
+def test_an_older_store_is_upgraded_when_it_is_written_to(path):
+    rows = rows_in(older(path))
+    with Store.open(path) as store:
+        assert store.rows() == rows
+        store.add(replica(5))
+    assert sql(path, "PRAGMA user_version") == [(VERSION,)]
+    assert sql(path, "SELECT count(*) FROM trials WHERE length(digest) = 16") == [(6,)]
+    assert seeds_in(path) == [0, 1, 2, 3, 4, 5]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_damaged_older_store_is_not_upgraded(path):
+    older(path)
+    sql(path, "UPDATE trials SET metrics = '{' WHERE seed = 1")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="Expecting property name"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_flipped_bits_are_seen(tmp_path):
+    """``python -m tests.study.fuzz_store 4000`` tries more of them."""
+    assert fuzz_store.main(["150"]) == 0
 
 
 def test_a_store_needs_a_place_where_a_file_can_be(tmp_path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,7 +19,8 @@ from sudonet.experiments import EXPERIMENTS
 from sudonet.experiments.experiment import ACTIVATIONS, Trial
 
 APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: marks the file as ours
-VERSION = 1  # SQLite's user_version: the version of the schema
+VERSION = 2  # SQLite's user_version: the version of the schema
+OLDEST = 1  # without digests; it is read as it is, and upgraded when it is written to
 SCHEMA = """CREATE TABLE trials (
     key TEXT NOT NULL PRIMARY KEY,
     experiment TEXT NOT NULL, shape TEXT NOT NULL, column INTEGER NOT NULL,
@@ -26,8 +28,9 @@ SCHEMA = """CREATE TABLE trials (
     engine TEXT NOT NULL, source TEXT NOT NULL, checksum TEXT NOT NULL, stand_in_for TEXT,
     recipe TEXT NOT NULL, spec TEXT NOT NULL, versions TEXT NOT NULL, cpu TEXT NOT NULL,
     metrics TEXT NOT NULL, diverged INTEGER, loss REAL,
-    wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, finished TEXT NOT NULL, failed TEXT
-)"""
+    wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, finished TEXT NOT NULL, failed TEXT,
+    digest TEXT NOT NULL
+) WITHOUT ROWID"""
 
 TIMES = ("wall_seconds", "cpu_seconds", "finished")  # these may differ when a trial is run again
 PATIENCE = 30.0  # seconds to wait for another process that reads or writes
@@ -109,9 +112,8 @@ class Row:
 _TRIAL = tuple(field.name for field in fields(Trial))
 _COLUMNS = ("key", *_TRIAL, *(field.name for field in fields(Row) if field.name != "trial"))
 _TYPES = get_type_hints(Trial) | get_type_hints(Row)
-_NAMES = ", ".join(_COLUMNS)
-_VALUES = ", ".join(f":{name}" for name in _COLUMNS)
-_SELECT = f"SELECT {_NAMES} FROM trials"
+_STORED = (*_COLUMNS, "digest")
+_NAMES, _VALUES = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
 _INSERT = f"INSERT OR REPLACE INTO trials ({_NAMES}) VALUES ({_VALUES})"
 
 
@@ -134,7 +136,11 @@ class Store:
 
     Once ``add`` has returned, its row survives a crash of the process. There is one writer
     at a time and any number of readers. While nobody writes, the store is a single file. A
-    store belongs to the thread that opened it.
+    store belongs to the thread that opened it. Every row has a digest, which is verified
+    whenever the row is read.
+
+    A store of an older version, whose rows have no digests, is read as it is. ``Store.open``
+    upgrades it: a new file takes its place, whole or not at all.
 
     A store of a newer version can be read, but not written to. Columns that this version
     does not know are ignored; rows that it does not understand are left out: see ``note``.
@@ -149,10 +155,11 @@ class Store:
                 resources.enter_context(_only_writer(self.path))
                 if not self.path.exists():
                     _create(self.path)
+                _upgrade(self.path)
             self._connection = resources.enter_context(_connected(self.path))
             self.version = _version(self._connection, self.path, writes)
             if writes:
-                _prepare(self._connection, self.path)
+                _prepare(self._connection)
             self._resources = resources.pop_all()
 
     @classmethod
@@ -184,7 +191,8 @@ class Store:
         """
         new = _encoded(row)
         with self._writing():
-            old = self._connection.execute(f"{_SELECT} WHERE key = ?", (new["key"],)).fetchone()
+            query = f"{_select(VERSION)} WHERE key = ?"
+            old = self._connection.execute(query, (new["key"],)).fetchone()
             if old is None or old["failed"] is not None:
                 self._connection.execute(_INSERT, new)
                 return
@@ -220,8 +228,8 @@ class Store:
         return sorted(rows, key=lambda row: (row.trial, row.engine, row.checksum, row.recipe))
 
     def note(self) -> str:
-        """A note for readers of a newer version's store; empty for one of this version."""
-        if self.version == VERSION:
+        """A note for readers of a newer version's store; empty for others."""
+        if self.version <= VERSION:
             return ""
         rows, left_out = self._understood()
         read = f"{len(rows):,} row{'' if len(rows) == 1 else 's'} could be read"
@@ -233,10 +241,10 @@ class Store:
 
     def _understood(self, experiment: str | None = None) -> tuple[list[Row], int]:
         """Rows, and the number of rows that only a newer version understands."""
-        query = f"{_SELECT} WHERE experiment IS coalesce(?, experiment)"
+        query = f"{_select(self.version)} WHERE experiment IS coalesce(?, experiment)"
         with _explained(self.path, "read"):
             found = self._connection.execute(query, (experiment,)).fetchall()
-        decoded = [_decoded(dict(values), self.path, self.version) for values in found]
+        decoded = [_decoded(values, self.path, self.version) for values in found]
         rows = [row for row in decoded if row is not None]
         # Rows with one key differ in columns that we do not know: to choose one would be a guess.
         alike = Counter(map(_identity, rows))
@@ -258,7 +266,26 @@ def _encoded(row: Row) -> dict[str, Any]:
     values["loss"] = None if row.loss is None else _storable(row.loss)
     values["key"] = _identity(row)
     del values["trial"]
-    return values
+    # As SQLite gives them back: real columns hold floats, and no negative zero.
+    for name in ("rate", "wall_seconds", "cpu_seconds", "loss"):
+        if isinstance(values[name], (int, float)):
+            values[name] = float(values[name]) + 0.0
+    return values | {"digest": _digest(values)}
+
+
+def _columns(version: int) -> tuple[str, ...]:
+    """What is read of a store. A newer version's digest may be of columns that we do not know."""
+    return _STORED if version == VERSION else _COLUMNS
+
+
+def _select(version: int) -> str:
+    return f"SELECT {', '.join(_columns(version))} FROM trials"
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """A checksum of all other columns of a row, by their names."""
+    text = json.dumps([values[name] for name in _COLUMNS], allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _identity(row: Row) -> str:
@@ -270,9 +297,12 @@ def _storable(number: float) -> float | str:
     return float(number) if math.isfinite(number) else str(float(number))
 
 
-def _decoded(values: dict[str, Any], path: Path, version: int) -> Row | None:
+def _decoded(found: sqlite3.Row, path: Path, version: int) -> Row | None:
     """The row from its columns; None if only a newer version understands it."""
-    identity = values.pop("key")
+    # By place: SQLite matches names in any case, and gives back what the file has.
+    stored = dict(zip(_columns(version), found, strict=True))
+    values = {name: value for name, value in stored.items() if name not in ("key", "digest")}
+    identity = stored["key"]
     try:
         metrics = json.loads(values.pop("metrics"))
         values["loss"] = None if values["loss"] is None else _number(values["loss"])
@@ -282,14 +312,16 @@ def _decoded(values: dict[str, Any], path: Path, version: int) -> Row | None:
         trial = Trial(**{name: values.pop(name) for name in _TRIAL})
         metrics = {name: _number(value) for name, value in metrics.items()}
         row = Row(trial, metrics=metrics, **values)
-        if version == VERSION and _identity(row) != identity:
+        if version <= VERSION and _identity(row) != identity:
             raise ValueError("its key does not fit its columns")
+        if version == VERSION and stored["digest"] != _digest(stored):
+            raise ValueError("its digest does not fit its columns: it was changed or damaged")
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
         if version > VERSION:
             return None
         raise StoreError(f"cannot read row {identity} of {path}: {error}. {BROKEN}") from error
     known = trial.experiment in EXPERIMENTS and trial.activation in ACTIVATIONS
-    return row if known or version == VERSION else None
+    return row if known or version <= VERSION else None
 
 
 def _number(value: Any) -> float:
@@ -343,8 +375,8 @@ def _only_writer(path: Path) -> Iterator[None]:
             return
 
 
-def _create(path: Path) -> None:
-    """Create an empty store atomically."""
+def _create(path: Path, rows: Iterable[Row] = ()) -> None:
+    """Create a store of some rows atomically."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)  # left by a process that was killed here
     with closing(sqlite3.connect(new, isolation_level=None)) as connection:
@@ -352,14 +384,27 @@ def _create(path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute(SCHEMA)
+        connection.execute("BEGIN")
+        connection.executemany(_INSERT, map(_encoded, rows))
+        connection.execute("COMMIT")
     # The journal of a deleted store would be rolled back into the new one.
     path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
     new.replace(path)
 
 
+def _upgrade(path: Path) -> None:
+    """Give the rows of an older store digests; the caller is its only writer."""
+    with _connected(path) as connection:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if not OLDEST <= version < VERSION:
+            return
+        found = connection.execute(_select(version)).fetchall()
+    _create(path, [row for values in found if (row := _decoded(values, path, version))])
+
+
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a store of any version.
+    """A connection to an undamaged store of any version.
 
     Readers, too, open it for writing, because only then can SQLite roll back what a killed
     writer left unfinished. On a read-only file system SQLite falls back to reading.
@@ -378,13 +423,17 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
                 f"{path} is not a store of results: its application_id is {application}, not "
                 f"{APPLICATION}. Choose another file"
             )
+        # Of the file's structure; the contents of rows are checked by their digests.
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StoreError(f"{path} is damaged: {found.splitlines()[-1]}. {BROKEN}")
         yield connection
 
 
 def _version(connection: sqlite3.Connection, path: Path, writes: bool) -> int:
-    """The store's version, if it can be used: ours, or to read, a newer one with our columns."""
+    """The store's version, if it can be used: ours, or to read, another with our columns."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if writes or version < VERSION:
+    if writes or version < OLDEST:
         _check_version(version, path)
     if version > VERSION:
         there = {column["name"] for column in connection.execute("PRAGMA table_xinfo(trials)")}
@@ -398,18 +447,16 @@ def _version(connection: sqlite3.Connection, path: Path, writes: bool) -> int:
 
 
 def _check_version(version: int, path: Path) -> None:
-    if version != VERSION:
+    """Refuse versions whose keys may be others than ours."""
+    if not OLDEST <= version <= VERSION:
         raise StoreError(
             f"{path} has schema version {version}, this sudonet needs {VERSION}: use the "
             "sudonet that wrote it, or write to another store"
         )
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection) -> None:
     """Make sure that rows can be added and that they are durable."""
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise StoreError(f"{path} is damaged: {found.splitlines()[-1]}. {BROKEN}")
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("PRAGMA synchronous = FULL")
     # SQLite reports a read-only file only on a write, so write to no row.
