@@ -183,6 +183,35 @@ def test_shared_thresholds_give_nearly_all_the_same_codes(levels):
     assert (exact == shared).mean() > 0.9999
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(18, 256), st.floats(0, 9), st.integers(0, 99))
+def test_channels_of_any_scale_keep_the_bound_of_shared_thresholds(levels, spread, seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(30, 20), sudonet.SUDO(levels), nn.Linear(20, 2))
+    model[0].weight.data[0] *= 10**spread
+    network = deploy.compile(model, inputs=PIXELS)
+    x = random_inputs(PIXELS, (30,), 300)
+    codes = network.trace(x)[0]
+    sums = with_quantised_weights(model, "int8")[0](torch.from_numpy(PIXELS.values(x)))
+    unit = model[1].staircase
+    narrowest = np.diff(unit.thresholds).min()
+    near = np.abs(sums.detach().numpy()[..., None] - unit.thresholds).min(-1)
+    wrong = codes != unit.codes(sums.detach().numpy())
+    assert near[wrong].max(initial=0) <= 2**-16 * narrowest
+    assert wrong.mean() < 1e-3
+
+
+def test_a_layer_whose_channels_differ_too_much_gets_thresholds_for_each():
+    kinds = []
+    for scale in (1.0, 1e6):
+        model = dense(sudonet.SUDO(256), 30, 20, 2)
+        model[0].weight.data[0] *= scale
+        for thresholds in ("auto", "shared"):
+            network = deploy.compile(model, inputs=PIXELS, thresholds=thresholds)
+            kinds.append(type(network.layers[0].after))
+    assert kinds == [SharedThresholds] * 2 + [ChannelThresholds] * 2
+
+
 def test_few_levels_have_exact_thresholds_and_many_share_them():
     kinds = [
         type(deploy.compile(dense(sudonet.SUDO(n), 3, 3, 1), inputs=PIXELS).layers[0].after)

@@ -47,6 +47,9 @@ from sudonet.staircase import Staircase
 FEW_LEVELS = 17
 """A unit with at most this many outputs has thresholds for every channel."""
 
+SHARED_ERROR = 2.0**-16
+"""How far fixed-point sums may be off, as a share of the unit's narrowest plateau."""
+
 
 def compile(  # noqa: A001
     model: nn.Module | ExportedProgram,
@@ -79,7 +82,9 @@ def compile(  # noqa: A001
         Of one example; not needed with ``calibration`` or if the first layer is a Linear.
     thresholds
         ``channel``: exact integers for every channel; ``shared``: one table a layer and
-        fixed-point sums, smaller for many levels; ``auto``: the first up to 17 outputs.
+        fixed-point sums, smaller for many levels; ``auto``: the first up to 17 outputs. Layers
+        whose channels differ so much in scale that fixed point is not precise enough get
+        ``channel`` in any case.
 
     Examples
     --------
@@ -282,13 +287,14 @@ def _affine(
             f"{integers[0].size:,} products of inputs up to {grid.reach:,}; use fewer inputs, "
             "fewer levels, or weights with fewer bits"
         )
-    exact = thresholds == "channel" or (
-        thresholds == "auto" and unit is not None and unit.outputs <= FEW_LEVELS
-    )
-    if unit is not None and exact:
+    few = thresholds == "auto" and unit is not None and unit.outputs <= FEW_LEVELS
+    exact = unit is not None and (few or thresholds == "channel")
+    fixed = None if exact else _fixed_point(step.path, unit, sums, bounds)
+    if unit and (fixed is None or not _precise(fixed, unit, sums, bounds)):
         after = ChannelThresholds(unit, _tables(unit.thresholds, sums, bounds))
     else:
-        after = _fixed_point(step.path, unit, sums, bounds)
+        assert fixed is not None
+        after = fixed
     return replace(layer, weights=_as_stored(layer, integers), after=after)
 
 
@@ -356,6 +362,25 @@ def _fixed_point(
         return Scores(factor.astype(np.int32), added, fraction)
     table = np.floor(np.ldexp(unit.thresholds, fraction)).astype(np.int64)
     return SharedThresholds(unit, factor.astype(np.int32), added, table, fraction)
+
+
+def _precise(
+    fixed: SharedThresholds | Scores, unit: Staircase, sums: _Sums, bounds: NDArray[np.float64]
+) -> bool:
+    """Whether codes can differ from exact ones only within SHARED_ERROR of a threshold.
+
+    A factor that is off by a share r moves a sum y by ``r * |y - bias|``, and near a threshold
+    t that is at most ``r * (|t| + |bias|)``. The rest is the rounding of the constant, of its
+    product and of the table. Channels whose slope is far below the largest one have short
+    factors, and so a large r.
+    """
+    thresholds = unit.thresholds
+    narrowest = np.diff(thresholds).min(initial=1.0)
+    share = np.abs(np.ldexp(fixed.factor.astype(np.float64), -fixed.fraction) / sums.slope - 1)
+    reach = sums.slope * (bounds + np.abs(sums.shift))
+    off = share * np.minimum(reach, np.abs(thresholds).max() + np.abs(sums.bias))
+    off += np.ldexp(2.0, -fixed.fraction) + np.ldexp(np.abs(sums.slope * sums.shift), -52)
+    return bool(off.max() <= SHARED_ERROR * narrowest)
 
 
 def _whole(values: NDArray[np.float64]) -> NDArray[np.int64]:
