@@ -21,6 +21,7 @@ from sudonet.experiments.experiment import ACTIVATIONS, Trial
 APPLICATION = int.from_bytes(b"SUDO", "big")  # SQLite's application_id: marks the file as ours
 VERSION = 2  # SQLite's user_version: the version of the schema
 OLDEST = 1  # without digests; it is read as it is, and upgraded when it is written to
+PAGE = 16384  # bytes: many rows a page, a fifth less than with SQLite's 4096
 SCHEMA = """CREATE TABLE trials (
     key TEXT NOT NULL PRIMARY KEY,
     experiment TEXT NOT NULL, shape TEXT NOT NULL, column INTEGER NOT NULL,
@@ -381,11 +382,13 @@ def _create(path: Path, rows: Iterable[Row] = ()) -> None:
     new.unlink(missing_ok=True)  # left by a process that was killed here
     with closing(sqlite3.connect(new, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute(f"PRAGMA page_size = {PAGE}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute(SCHEMA)
         connection.execute("BEGIN")
-        connection.executemany(_INSERT, map(_encoded, rows))
+        # In the order of the table's keys, so that pages are full.
+        connection.executemany(_INSERT, sorted(map(_encoded, rows), key=lambda row: row["key"]))
         connection.execute("COMMIT")
     # The journal of a deleted store would be rolled back into the new one.
     path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
