@@ -45,7 +45,7 @@ from sudonet import deploy
 
 # Seconds that a contender runs when its turn comes: its first call finds the caches cold, and
 # must not count for much.
-TURN = 0.02
+ROUND_SECONDS = 0.02
 
 # Least correlation with the answer in float32: a network that is wrong may well be fast.
 AGREEMENT = 0.98
@@ -240,7 +240,7 @@ def calls_a_turn(run: Callable[[], object]) -> int:
         begun = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - begun)
-    return max(1, round(TURN / min(seconds)))
+    return max(1, round(ROUND_SECONDS / min(seconds)))
 
 
 def measure(case: Case, contenders: list[Contender], seconds: float) -> list[Row]:
