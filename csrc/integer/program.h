@@ -149,7 +149,7 @@ typedef struct {
 SUDO_EXPORT int32_t sudo_integer_amx(void);
 /* The path whose kernels run when `path` is asked for: SUDO_PATH_AVX512 needs VNNI, too. Folded
  * tails and estimated codes need the kernels of SUDO_PATH_AVX512 or SUDO_PATH_AMX. The portable
- * ones take row-major weights and int32, shared or no thresholds. */
+ * ones take row-major weights only, and no int16 thresholds. */
 SUDO_EXPORT int32_t sudo_integer_kernels(int32_t path);
 /* Bytes of scratch that a call with this batch needs. */
 SUDO_EXPORT int64_t sudo_integer_scratch(const sudo_program *program, int64_t batch);

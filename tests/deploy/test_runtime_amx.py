@@ -50,7 +50,7 @@ pytestmark = pytest.mark.slow
 EMULATED = f'-DSUDO_TILES="{ROOT / "tests" / "deploy" / "amx_emulated.h"}"'
 FAULTS = ["signed inputs", "lost carries", "a lost last row", "saturated pairs", "a wrong stride"]
 BATCHES = (1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 256)
-LEAST = 8  # of csrc/integer/amx.c: windows from which on tiles are used
+MIN_WINDOWS = 8  # of csrc/integer/amx.c: fewer do not use tiles
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_any_sums(amx, terms, outputs, batch, seed):
 
 def test_many_windows_of_bytes_meet_tiles(emulated):
     one = Program(dense(np.full((16, 64), 9, np.int8), plain_sums(16)), emulated)
-    few, many = np.ones((LEAST - 1, 64), np.uint8), np.ones((LEAST, 64), np.uint8)
+    few, many = np.ones((MIN_WINDOWS - 1, 64), np.uint8), np.ones((MIN_WINDOWS, 64), np.uint8)
     assert tile_products(emulated, lambda: one.run(few)) == 0
     assert tile_products(emulated, lambda: one.run(many)) == 1
     # 65 terms take a second step; 100 outputs are 7 blocks; 33 rows 2 tiles, and 1 row beside them

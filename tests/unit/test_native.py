@@ -44,15 +44,17 @@ def usual(n, seed=0):
 
 def run_forward(core, unit, x, y=None, threads=1):
     y = np.empty_like(x) if y is None else y
-    place, _kept = _kernels.native_unit(unit)
-    core.functions.sudo_forward(core.path_number, place, at(x), at(y), len(x), threads)
+    address, _kept = _kernels.native_unit(unit)
+    core.functions.sudo_forward(core.path_number, address, at(x), at(y), len(x), threads)
     return y
 
 
 def run_backward(core, unit, grad, x, out=None, threads=1):
     out = np.empty_like(x) if out is None else out
-    place, _kept = _kernels.native_unit(unit)
-    core.functions.sudo_backward(core.path_number, place, at(grad), at(x), at(out), len(x), threads)
+    address, _kept = _kernels.native_unit(unit)
+    core.functions.sudo_backward(
+        core.path_number, address, at(grad), at(x), at(out), len(x), threads
+    )
     return out
 
 
