@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from string import Template
 
 import numpy as np
 import pytest
 
+from sudonet import deploy
 from sudonet.deploy import c
 from sudonet.deploy.c.tools import STRICT
 from tests.deploy import microcontrollers as rig
-from tests.deploy.c_networks import Case
+from tests.deploy import zoo
 
 HOST = Path(__file__).with_name("microcontrollers") / "host.c"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -69,6 +73,40 @@ int main(void)
 $calls    return wrong;
 }
 """)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, what its C is optimised for, and input integers."""
+
+    name: str
+    network: deploy.IntegerNetwork
+    samples: np.ndarray
+    optimise: str = "speed"
+
+    def write(self, folder: Path) -> c.Written:
+        return c.write(self.network, folder, self.name, optimise=self.optimise)
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        return self.network.trace(self.samples)[-1].reshape(len(self.samples), -1)
+
+    @property
+    def stream(self) -> bytes:
+        """Every sample and what is expected of it, as the program reads them."""
+        flat = self.samples.reshape(len(self.samples), -1)
+        pairs = zip(flat, self.expected, strict=True)
+        return b"".join(sample.tobytes() + outputs.tobytes() for sample, outputs in pairs)
+
+
+def zoo_cases(names: Iterable[tuple[str, str]], count: int) -> list[Case]:
+    """Networks of the zoo as C that is optimised for speed, flash and RAM in turn."""
+    found = []
+    for place, (name, kind) in enumerate(names):
+        network, mode = zoo.network(name, kind), c.plan.OPTIMISE[place % len(c.plan.OPTIMISE)]
+        short = re.sub(r"\W+", "_", name)[:24]
+        found.append(Case(f"{short}_{kind}_{mode}", network, zoo.samples(network, count), mode))
+    return found
 
 
 @dataclass(frozen=True)

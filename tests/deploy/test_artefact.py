@@ -4,36 +4,21 @@ import math
 import mmap
 import resource
 import threading
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sudonet import Staircase
 from sudonet.deploy import Grid, IntegerNetwork
 from sudonet.deploy.artefact import ArtefactError, dumps, load, loads, packed, save, unpacked
 from sudonet.deploy.layers import WEIGHTS, Affine
-from tests.deploy import artefact_networks
-from tests.deploy.artefact_networks import golden
+from tests.deploy import zoo
 from tests.deploy.fuzz_artefact import split
+from tests.deploy.golden import golden
 
-NAMES = (
-    "dense",
-    "ternary",
-    "conv",
-    "transposed",
-    "sequence",
-    "many levels",
-    "float32",
-    "argmax",
-)
-
-
-@pytest.fixture(scope="module")
-def networks():
-    return artefact_networks.networks()
+CONVOLUTIONS = ("a norm, other weights in every layer", "mixed")
 
 
 def test_the_bytes_of_a_fixed_network_never_change():
@@ -55,45 +40,6 @@ def test_a_fixed_network_computes_what_it_did():
     assert out.tolist() == [[-127 * 3 + 100 * 7 + 10, 2 * (3 * 3 + 5 * 7) - 2**62]]
 
 
-def equal(one, other):
-    """Whether two parts of networks hold the same numbers, of the same types."""
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if is_dataclass(one) and not isinstance(one, Grid | Staircase):
-        return type(one) is type(other) and all(
-            equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one)
-        )
-    if isinstance(one, tuple) and one and is_dataclass(one[0]):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return type(one) is type(other) and one == other
-
-
-def test_the_networks_here_have_one_of_everything(networks):
-    assert tuple(networks) == NAMES
-    layers = [layer for network in networks.values() for layer in network.layers]
-    affine = [layer for layer in layers if isinstance(layer, Affine)]
-    assert {type(layer).__name__ for layer in layers} == {"Affine", "MaxPool", "SumPool"}
-    assert {layer.kind for layer in affine} == {"dense", "conv", "transposed"}
-    assert {layer.weight_kind for layer in affine} == {*WEIGHTS, "float32"}
-    assert len({type(layer.after) for layer in affine}) == 5
-    assert {layer.centred for layer in affine} == {True, False}
-    assert {n.output for n in networks.values()} == {"real", "tanh", "softmax", "argmax", "codes"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_network_comes_back_as_it_was(networks, name, tmp_path):
-    network = replace(networks[name], notes={"epochs": 3, "loss": [0.1, 1e-300], "é": None})
-    save(network, tmp_path / "net.sudo")
-    found = load(tmp_path / "net.sudo")
-    assert equal(network, found)
-    x = artefact_networks.example(network, batch=20)
-    for before, after in zip(network.trace(x), found.trace(x), strict=True):
-        assert before.dtype == after.dtype
-        np.testing.assert_array_equal(before, after)
-    np.testing.assert_array_equal(network(x), found(x))
-    assert dumps(found) == (tmp_path / "net.sudo").read_bytes()
-
-
 def test_numbers_of_numpy_are_numbers():
     network = golden()
     layer = replace(network.layers[0], groups=np.int64(1), stride=(np.int8(1), 1))
@@ -108,8 +54,8 @@ def arrays_of(network):
             yield from (part for part in parts if isinstance(part, np.ndarray))
 
 
-def test_arrays_are_views_of_the_file_and_cannot_be_written(networks, tmp_path):
-    save(networks["conv"], tmp_path / "net.sudo")
+def test_arrays_are_views_of_the_file_and_cannot_be_written(tmp_path):
+    save(zoo.network(*CONVOLUTIONS), tmp_path / "net.sudo")
     network = load(tmp_path / "net.sudo")
     for array in arrays_of(network):
         assert not array.flags.writeable
@@ -121,19 +67,20 @@ def test_arrays_are_views_of_the_file_and_cannot_be_written(networks, tmp_path):
         assert not mapped or array.ctypes.data % 64 == 0
 
 
-def test_a_loaded_network_outlives_its_file(networks, tmp_path):
+def test_a_loaded_network_outlives_its_file(tmp_path):
     path = tmp_path / "net.sudo"
-    save(networks["dense"], path)
-    network, x = load(path), artefact_networks.example(networks["dense"])
-    save(networks["conv"], path)
-    np.testing.assert_array_equal(network.raw(x), networks["dense"].raw(x))
+    save(zoo.network("dense"), path)
+    network, x = load(path), zoo.samples(zoo.network("dense"), 2)
+    save(zoo.network(*CONVOLUTIONS), path)
+    np.testing.assert_array_equal(network.raw(x), zoo.network("dense").raw(x))
     path.unlink()
-    np.testing.assert_array_equal(network.raw(x), networks["dense"].raw(x))
+    np.testing.assert_array_equal(network.raw(x), zoo.network("dense").raw(x))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_metadata_says_where_arrays_are(networks, name):
-    text, arrays = split(dumps(networks[name]))
+@pytest.mark.parametrize(("name", "kind"), zoo.CASES)
+def test_the_metadata_says_where_arrays_are(name, kind):
+    network = zoo.network(name, kind)
+    text, arrays = split(dumps(network))
     end = 0
     for layer in json.loads(text)["layers"]:
         after = layer.get("after", {})
@@ -143,7 +90,7 @@ def test_the_metadata_says_where_arrays_are(networks, name):
                 assert place["offset"] == -(-end // 64) * 64
                 end = place["offset"] + place["length"]
     assert end == len(arrays)
-    sizes = [x.weight_bytes for x in networks[name].layers if isinstance(x, Affine)]
+    sizes = [x.weight_bytes for x in network.layers if isinstance(x, Affine)]
     assert sizes == [x["weights"]["length"] for x in json.loads(text)["layers"] if "weights" in x]
 
 
@@ -243,23 +190,23 @@ def test_a_network_that_could_not_be_read_is_not_written(tmp_path):
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
-def test_a_full_disk_leaves_the_old_file(networks, tmp_path):
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "net.sudo"
-    save(networks["dense"], path)
+    save(zoo.network("dense"), path)
     before = path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(ArtefactError, match=f"^cannot write {path}: File too large"):
-            save(networks["conv"], path)
+            save(zoo.network(*CONVOLUTIONS), path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
-def test_many_may_write_at_once_and_one_wins(networks, tmp_path):
+def test_many_may_write_at_once_and_one_wins(tmp_path):
     path = tmp_path / "net.sudo"
-    chosen = [networks[name] for name in ("dense", "conv", "ternary")]
+    chosen = [zoo.network("dense"), zoo.network(*CONVOLUTIONS), zoo.network("softmax", "ternary")]
     threads = [threading.Thread(target=save, args=(n, path)) for n in chosen * 5]
     for thread in threads:
         thread.start()

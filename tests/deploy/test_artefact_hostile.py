@@ -12,14 +12,9 @@ import pytest
 from sudonet.deploy import Grid, IntegerNetwork
 from sudonet.deploy.artefact import ArtefactError, dumps, load, loads, save
 from sudonet.deploy.layers import Affine, RealScores, Scores, SumPool
-from tests.deploy.artefact_networks import golden
-from tests.deploy.artefact_networks import networks as all_networks
+from tests.deploy import zoo
 from tests.deploy.fuzz_artefact import checksummed, joined, split
-
-
-@pytest.fixture(scope="module")
-def networks():
-    return all_networks()
+from tests.deploy.golden import golden
 
 
 def test_files_that_are_none(tmp_path):
@@ -267,12 +262,13 @@ def test_zero_fits_32_bits_where_sums_are_centred():
             dumps(replace(golden(), inputs=grid, layers=(layer, *golden().layers[1:])))
 
 
-def test_networks_of_other_shapes(networks):
+def test_networks_of_other_shapes():
+    sequence = zoo.network("sequences, codes")
     with pytest.raises(ArtefactError, match=r"softmax needs an output with one axis, got \(4, "):
-        dumps(replace(networks["transposed"], output="softmax"))
+        dumps(replace(zoo.network("transposed, relu6"), output="softmax"))
     for place, message in ((0, "so all settings of height are 1"), (1, "so kernel, stride and")):
         with pytest.raises(ArtefactError, match=f"a sequence has height 1, {message}"):
-            loads(changed("layers", place, "stride", 0, to=2, network=networks["sequence"]))
+            loads(changed("layers", place, "stride", 0, to=2, network=sequence))
 
 
 def wide(high, weights, kind="int8", constant=0):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,23 @@ from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import ChannelThresholds, SharedThresholds
 from sudonet.staircase import Staircase
 from tests import ROOT
-from tests.deploy import c_networks
+from tests.deploy import handwriting, zoo
 from tests.deploy import microcontrollers as rig
-from tests.deploy.c_networks import SAMPLES, dense, random_case, reference
-from tests.deploy.c_tools import SANITIZE, Program, answers, hosted, needed, program, usable
+from tests.deploy.c_tools import (
+    SANITIZE,
+    Case,
+    Program,
+    answers,
+    hosted,
+    needed,
+    program,
+    usable,
+    zoo_cases,
+)
+from tests.deploy.handwriting import SAMPLES, reference
+from tests.deploy.random_models import PIXELS
 
-pytestmark = pytest.mark.slow  # together; nothing here depends on the C core
+pytestmark = [pytest.mark.mcu, pytest.mark.slow]  # together; nothing here depends on the C core
 
 PAGE = ROOT / "docs" / "microcontrollers.md"
 
@@ -42,13 +53,28 @@ def target(request):
     return usable(request.param)
 
 
-def everything() -> dict[str, list[c_networks.Case]]:
+# Of the zoo, what fits the smallest board together.
+DENSE = tuple((name, kind) for name, kind in zoo.CASES if name in zoo.OF_LEVELS)
+WINDOWS = (
+    *(("pooled before the unit", kind) for kind in ("int8", "int4")),
+    *(("odd windows", kind) for kind in ("int8", "ternary")),
+    *(("grown", kind) for kind in ("int8", "binary")),
+    *(("sequences of single channels, codes", kind) for kind in ("int8", "int4")),
+    *(("bits", kind) for kind in ("binary", "ternary")),
+    ("a pool comes first", "int8"),
+    *(("dense words", kind) for kind in ("int8", "int4", "binary")),
+    *(("words of pixels", kind) for kind in ("int8", "int4", "binary")),
+)
+
+
+@cache
+def everything() -> dict[str, list[Case]]:
     """Cases in groups that fit the smallest board."""
     return {
         "reference": [reference()],
-        "mnist": c_networks.mnist(),
-        "dense": dense(),
-        "windows": [*c_networks.windows(), *c_networks.wide()],
+        "mnist": handwriting.mnist(),
+        "dense": zoo_cases(DENSE, SAMPLES),
+        "windows": zoo_cases(WINDOWS, SAMPLES),
     }
 
 
@@ -123,7 +149,7 @@ def test_what_is_tested_covers_what_there_is():
 
 
 def test_the_networks_of_handwriting_are_those_asked_for():
-    cases = c_networks.mnist()
+    cases = handwriting.mnist()
     assert {case.network.layers[0].after.unit for case in cases} == {
         Staircase(levels, rectified=rectified)
         for levels in (2, 3, 4, 16, 100, 256)
@@ -135,10 +161,10 @@ def test_the_networks_of_handwriting_are_those_asked_for():
 
 
 def test_the_trained_network_is_a_network_that_works():
-    labels = c_networks.handwritten().test_labels[:SAMPLES]
+    labels = handwriting.handwritten().test_labels[:SAMPLES]
     right = {
         case.name: (case.network.raw(case.samples).argmax(1) == labels).mean()
-        for case in (reference(), *c_networks.mnist())
+        for case in (reference(), *handwriting.mnist())
     }
     assert right["reference"] > 0.9
     # The worst has 0.85. With a first layer that does not learn, nearly all stay below 0.7.
@@ -147,7 +173,7 @@ def test_the_trained_network_is_a_network_that_works():
 
 def test_a_wrong_output_is_found_on_the_microcontroller(tmp_path):
     target = usable("cortex-m3")
-    case = dataclasses.replace(dense()[0], samples=dense()[0].samples[:5])
+    case = zoo_cases(DENSE[:1], 5)[0]
     found = program([case], tmp_path)
     stream = bytearray(found.stream)
     stream[64 + 3 * (64 + 80)] ^= 1  # the lowest bit of the fourth sample's first score
@@ -205,14 +231,6 @@ def test_sanitizers_find_nothing_here(programs, tmp_path, group):
     }
 
 
-def test_random_networks(tmp_path):
-    found = program([random_case(seed) for seed in range(24)], tmp_path)
-    said = answers(hosted(found, tmp_path, ("-O0", *SANITIZE)))
-    assert {name for name, (wrong, _) in said.items() if wrong == 0} == {
-        case.name for case in found.cases
-    }
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -253,7 +271,7 @@ def test_the_c_needs_neither_libraries_nor_floating_point(programs):
 
 def test_check_compiles_runs_and_compares(tmp_path):
     needed("cc")
-    case = c_networks.windows()[0]
+    case = everything()["windows"][0]
     found = c.check(case.network, case.samples[:7], tmp_path / "new", "digits")
     assert found == c.Check(True, 7, "PASS: 7 samples, every output as expected")
     real = case.network.inputs.values(case.samples[:3])
@@ -262,7 +280,7 @@ def test_check_compiles_runs_and_compares(tmp_path):
 
 def test_the_written_program_finds_a_wrong_number(tmp_path):
     compiler = needed("cc")
-    case = dense()[0]
+    case = everything()["dense"][0]
     made = c.write(case.network, tmp_path, samples=case.samples[:9])
     text = made.source.read_text()
     wrong = re.sub(r"(net_factor\d\[10\] = {\n    )\d+", r"\g<1>1", text)
@@ -299,7 +317,7 @@ def test_packing_and_pooling_save_memory():
         *(nn.Conv2d(8, 16, 3, padding=1), unit, nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(784, 10)),
     )
-    network = deploy.compile(model, inputs=c_networks.PIXELS, shape=(1, 28, 28))
+    network = deploy.compile(model, inputs=PIXELS, shape=(1, 28, 28))
     arena = {mode: c.plan.plan(network, mode).arena for mode in c.plan.OPTIMISE}
     # The pooled images, 8 * 14 * 14 and 16 * 7 * 7, a window of 72 and 16 sums.
     assert arena["speed"] == arena["flash"] == 1568 + 784 + 72 + 64
@@ -307,14 +325,14 @@ def test_packing_and_pooling_save_memory():
 
 
 def test_the_header_states_what_comes_in_and_goes_out(tmp_path):
-    case = next(case for case in c_networks.windows() if case.network.output == "softmax")
+    case = next(case for case in everything()["windows"] if case.network.output == "softmax")
     text = c.write(case.network, tmp_path, "soft").header.read_text()
     assert "The model goes on with their softmax, which is left to the caller." in text
     fraction = case.network.layers[-1].after.fraction
     assert f"#define SOFT_FRACTION {fraction}\n" in text
     assert "#define SOFT_INPUTS 64\n#define SOFT_OUTPUTS 7\n" in text
     assert "uint32_t soft_argmax(const uint8_t *input, uint8_t *arena);" in text
-    codes = next(case for case in c_networks.windows() if case.network.output == "codes")
+    codes = next(case for case in everything()["windows"] if case.network.output == "codes")
     text = c.write(codes.network, tmp_path, "codes").header.read_text()
     assert "Codes from 0 to 8: n stands for 0.25 * (n - 4)." in text
     assert "void codes_run(const uint8_t *input, uint8_t *output, uint8_t *arena);" in text
@@ -339,7 +357,7 @@ def test_a_network_writes_itself(tmp_path):
 
 def test_floating_point_is_refused():
     model = nn.Sequential(nn.Linear(4, 3), sudonet.SUDO(4), nn.Linear(3, 2))
-    network = deploy.compile(model, {"2": "float32"}, inputs=c_networks.PIXELS)
+    network = deploy.compile(model, {"2": "float32"}, inputs=PIXELS)
     with pytest.raises(deploy.CompileError, match=r"^2 has float32 weights.*weights='int8'"):
         c.write(network, Path("nowhere"))
     assert not Path("nowhere").exists()
@@ -348,7 +366,7 @@ def test_floating_point_is_refused():
 def test_integers_that_a_byte_does_not_hold_are_refused(tmp_path):
     model = nn.Sequential(nn.Linear(4, 3), sudonet.RSUDO(300), nn.Linear(3, 2))
     with pytest.raises(deploy.CompileError):  # 151 outputs, but the integers 0, 1, 3, ... 299
-        c.write(deploy.compile(model, inputs=c_networks.PIXELS), tmp_path)
+        c.write(deploy.compile(model, inputs=PIXELS), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -377,17 +395,6 @@ def test_missing_tools_are_named(tmp_path, monkeypatch):
         c.check(case.network, case.samples[:1], tmp_path)
 
 
-def test_a_maximum_of_reshaped_codes(tmp_path):
-    needed("gcc")
-    model = nn.Sequential(
-        *(nn.Conv2d(1, 4, 3), sudonet.SUDO(16), nn.Flatten(2), nn.MaxPool1d(2)),
-        *(nn.Flatten(), nn.Linear(72, 3)),
-    )
-    network = deploy.compile(model, inputs=Grid.of_range(0, 1), shape=(1, 8, 8))
-    samples = np.random.default_rng(0).integers(0, 256, (4, 1, 8, 8), dtype=np.uint8)
-    assert c.check(network, samples, tmp_path).passed
-
-
 def test_a_layer_without_weights_but_zero_and_a_far_away_zero(tmp_path):
     """Numbers that do not matter may be too wide for their storage."""
     needed("gcc")
@@ -398,7 +405,7 @@ def test_a_layer_without_weights_but_zero_and_a_far_away_zero(tmp_path):
     grid = Grid(1e-9, 2.0**40, 0, 255)
     network = deploy.compile(model, inputs=grid, shape=(1, 4, 4))
     samples = np.arange(48, dtype=np.uint8).reshape(3, 1, 4, 4)
-    found = program([c_networks.Case("zeros", network, samples)], tmp_path)
+    found = program([Case("zeros", network, samples)], tmp_path)
     assert answers(hosted(found, tmp_path, ("-O1", *SANITIZE)))["zeros"][0] == 0
 
 
@@ -406,13 +413,13 @@ def test_rows_longer_than_32_bits_hold_at_once(tmp_path):
     needed("gcc")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(66_003, 5), sudonet.SUDO(16), nn.Linear(5, 2))
-    network = deploy.compile(model, inputs=c_networks.PIXELS)
+    network = deploy.compile(model, inputs=PIXELS)
     weights = network.layers[0].weights
     weights[:] = np.where(np.arange(66_003) % 2, 127, -127)  # biased, they add up to 2^31
     samples = np.full((2, 66_003), 255, np.uint8)
     samples[1, ::2] = 0
     samples[1, ::8] = 254
-    found = program([c_networks.Case("long", network, samples)], tmp_path)
+    found = program([Case("long", network, samples)], tmp_path)
     assert answers(hosted(found, tmp_path, ("-O1", *SANITIZE)))["long"][0] == 0
 
 

@@ -17,9 +17,7 @@ from sudonet import deploy
 from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     WEIGHTS,
-    Affine,
     ChannelThresholds,
-    MaxPool,
     SharedThresholds,
     SumPool,
     accumulator_bounds,
@@ -27,6 +25,9 @@ from sudonet.deploy.layers import (
 )
 from sudonet.deploy.quantise import quantise
 from sudonet.staircase import PLACEMENTS, UNDERLYING, Staircase
+from tests.deploy.float64 import assert_codes_equal, with_quantised_weights
+
+pytestmark = pytest.mark.without_core
 
 PIXELS = Grid.of_range(0.0, 1.0)
 AROUND = Grid.of_range(-1.0, 1.0)
@@ -68,62 +69,6 @@ def made(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
 def random_inputs(grid: Grid, shape: tuple[int, ...], count: int = 20) -> np.ndarray:
     rng = np.random.default_rng(5)
     return rng.integers(grid.low, grid.high + 1, (count, *shape)).astype(grid.dtype)
-
-
-def with_quantised_weights(model: nn.Module, kind: str) -> nn.Module:
-    """The model in float64 with the weights that ``kind`` leaves of it, norms folded in."""
-    twin = copy.deepcopy(model).double().eval()
-    layers = list(twin)
-    for place, layer in enumerate(layers):
-        if isinstance(layer, nn.BatchNorm2d):
-            layers[place] = nn.Identity()
-        if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d):
-            continue
-        following = layers[place + 1] if place + 1 < len(layers) else None
-        if isinstance(following, nn.BatchNorm2d):
-            layers[place] = layer = nn.utils.fuse_conv_bn_eval(layer, following)
-        weight = layer.weight.data
-        if isinstance(layer, nn.ConvTranspose2d):
-            integers, scales = quantise(weight.transpose(0, 1).numpy(), kind)
-            kept = torch.from_numpy(integers * scales[:, None, None, None]).transpose(0, 1)
-        else:
-            integers, scales = quantise(weight.numpy(), kind)
-            kept = torch.from_numpy(integers * scales.reshape(-1, *[1] * (weight.ndim - 1)))
-        layer.weight.data = kept
-    return nn.Sequential(*layers)
-
-
-def units_inputs(model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
-    """What every unit of the model is given."""
-    seen: list[torch.Tensor] = []
-    for layer in model:
-        if isinstance(layer, sudonet.StaircaseUnit):
-            seen.append(x)
-        x = layer(x)
-    return seen
-
-
-def assert_codes_equal(model, network, kind, integers):
-    """Every code is that of float64 arithmetic, but where the two sums cannot be told apart."""
-    twin = with_quantised_weights(model, kind)
-    units = [m.staircase for m in twin if isinstance(m, sudonet.StaircaseUnit)]
-    real = torch.from_numpy(network.inputs.values(integers))
-    sums = [x.detach().numpy() for x in units_inputs(twin, real)]
-    traced = network.trace(integers)
-    # Where a maximum was taken before the unit, its codes are those after the maximum.
-    ours = [
-        traced[place + 1 if isinstance(following, MaxPool) else place]
-        for place, (layer, following) in enumerate(
-            zip(network.layers, [*network.layers[1:], None], strict=True)
-        )
-        if isinstance(layer, Affine) and layer.grid_out is not None
-    ]
-    assert len(ours) == len(sums) == len(units)
-    for unit, wanted, found in zip(units, sums, ours, strict=True):
-        near = np.abs(wanted[..., None] - unit.thresholds).min(-1) < 1e-9
-        expected = emitted(unit)[unit.codes(wanted)]
-        np.testing.assert_array_equal(found[~near], expected[~near])
-        assert near.mean() < 0.01
 
 
 UNITS = [

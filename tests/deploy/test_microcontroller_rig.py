@@ -17,6 +17,8 @@ from tests.deploy.microcontrollers import (
     sizes,
 )
 
+pytestmark = pytest.mark.mcu
+
 SCRIPT = ROOT / ".ci" / "microcontrollers"
 
 # Two instructions a turn, whatever the compiler does.

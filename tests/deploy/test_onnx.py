@@ -4,7 +4,6 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -16,43 +15,10 @@ from sudonet.deploy import Grid, reference
 from sudonet.deploy.layers import accumulator_bounds
 from sudonet.deploy.onnx_file import agreement, to_onnx
 from sudonet.deploy.real_form import straight, whole_thresholds
-from tests.deploy.exported_networks import MODELS, compiled, inputs
+from tests.deploy import zoo
+from tests.deploy.onnx_tools import assert_exact, run, session
 
 FORMS = {"exact": {"exact": True}, "onnxruntime": {}, "openvino": {"target": "openvino"}}
-
-
-def session(path):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def run(path, x):
-    """The outputs of a file by name."""
-    opened = session(path)
-    names = [output.name for output in opened.get_outputs()]
-    return dict(zip(names, opened.run(names, {"input": x}), strict=True))
-
-
-def assert_exact(network, path, x):
-    to_onnx(network, path, exact=True)
-    found, raw = run(path, x), network.trace(x)[-1]
-    whole = found["codes" if network.output == "codes" else "scores"]
-    assert (whole.dtype, whole.shape) == (raw.dtype, raw.shape)
-    np.testing.assert_array_equal(whole, raw)
-    real = network(x)
-    assert (found["output"].dtype, found["output"].shape) == (real.dtype, real.shape)
-    if network.output in ("tanh", "softmax"):
-        np.testing.assert_array_max_ulp(found["output"], real, maxulp=1)
-    else:
-        np.testing.assert_array_equal(found["output"], real)
-
-
-@pytest.mark.parametrize("weights", ["int8", "int4", "ternary", "binary"])
-@pytest.mark.parametrize("name", MODELS)
-def test_the_exact_form_is_the_reference_bit_by_bit(tmp_path, name, weights):
-    network = compiled(name, weights)
-    assert_exact(network, tmp_path / "a.onnx", inputs(network))
 
 
 @pytest.mark.parametrize("thresholds", ["channel", "shared"])
@@ -68,16 +34,17 @@ def test_exact_at_every_threshold(tmp_path, unit, thresholds):
     network = deploy.compile(model, inputs=Grid(0.02, 128, 0, 255), thresholds=thresholds)
     every = np.arange(256, dtype=np.uint8)[:, None]
     assert len(np.unique(network.raw(every))) == sudonet.Staircase.parse(unit).outputs
+    to_onnx(network, tmp_path / "a.onnx", exact=True)
     assert_exact(network, tmp_path / "a.onnx", every)
 
 
 @pytest.mark.parametrize("weights", ["int8", "ternary", "float32"])
 @pytest.mark.parametrize("target", ["onnxruntime", "openvino"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.BY_HAND)
 def test_the_fast_forms_agree(tmp_path, name, target, weights):
-    network = compiled(name, weights)
+    network = zoo.network(name, weights)
     to_onnx(network, tmp_path / "a.onnx", target=target)
-    assert agreement(network, tmp_path / "a.onnx", inputs(network, 200)) >= 0.98
+    assert agreement(network, tmp_path / "a.onnx", zoo.samples(network, 200)) >= 0.98
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +82,7 @@ def test_agreement_sees_codes_that_differ(tmp_path):
         model[0].bias[0] += 0.01
     other = deploy.compile(model, inputs=Grid.of_range(0, 1))
     to_onnx(other, tmp_path / "a.onnx", exact=True)
-    x = inputs(first, 500)
+    x = zoo.samples(first, 500)
     same = (first.trace(x)[0] == other.trace(x)[0]).all(1).mean()
     assert 0.5 < same < 1
     assert agreement(first, tmp_path / "a.onnx", x) == same
@@ -123,9 +90,9 @@ def test_agreement_sees_codes_that_differ(tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.BY_HAND)
 def test_standard_operators_any_batch_and_a_text(tmp_path, name, form):
-    network = compiled(name)
+    network = zoo.network(name)
     path = tmp_path / "a.onnx"
     to_onnx(network, path, **FORMS[form])
     model = onnx.load(path)
@@ -141,14 +108,14 @@ def test_standard_operators_any_batch_and_a_text(tmp_path, name, form):
     taken = session(path).get_inputs()[0]
     assert taken.type == f"tensor({network.inputs.dtype})"
     assert taken.shape == ["batch", *network.shape_in]
-    x = inputs(network, 7)
+    x = zoo.samples(network, 7)
     for count in (0, 1, 7):
         assert run(path, x[:count])["output"].shape == network(x)[:count].shape
 
 
 def test_weights_are_stored_such_that_no_cpu_cuts_off_their_sums(tmp_path):
     # Two products of a byte and an int8 exceed 16 bits; of a code below 16 they do not.
-    network = compiled("dense")
+    network = zoo.network("dense")
     to_onnx(network, tmp_path / "a.onnx", exact=True)
     graph = onnx.load(tmp_path / "a.onnx").graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
@@ -193,7 +160,7 @@ def test_the_line_passes_between_the_accumulators(unit, weights, thresholds):
 def test_a_layer_that_cannot_be_written_is_named(tmp_path):
     path = tmp_path / "a.onnx"
     with pytest.raises(deploy.CompileError, match=r"^0 has float32 weights.*leave out exact=True"):
-        to_onnx(compiled("dense", "float32"), path, exact=True)
+        to_onnx(zoo.network("dense", "float32"), path, exact=True)
     large = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(1, 2))
     network = deploy.compile(large, "ternary", inputs=Grid(1, 0, 0, 2**15), shape=(1, 32, 32))
     with pytest.raises(deploy.CompileError, match=r"^0 makes integers up to 33,554,432.*8 bits"):
@@ -210,37 +177,37 @@ def test_a_layer_that_cannot_be_written_is_named(tmp_path):
 )
 def test_a_form_that_does_not_exist(tmp_path, arguments, words):
     with pytest.raises(ValueError, match=words):
-        to_onnx(compiled("dense"), tmp_path / "a.onnx", **arguments)
+        to_onnx(zoo.network("dense"), tmp_path / "a.onnx", **arguments)
 
 
 def test_without_the_packages_one_line_says_what_to_install(tmp_path, monkeypatch):
-    network = compiled("dense")
+    network = zoo.network("dense")
     to_onnx(network, tmp_path / "a.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match=r"^writing ONNX needs onnx: run pip install 'sudonet\["):
         to_onnx(network, tmp_path / "b.onnx")
     with pytest.raises(ImportError, match=r"^running ONNX needs onnxruntime: .*'sudonet\[onnx\]'"):
-        agreement(network, tmp_path / "a.onnx", inputs(network))
+        agreement(network, tmp_path / "a.onnx", zoo.samples(network, 40))
 
 
 def test_nothing_is_printed(tmp_path, capfd):
-    network = compiled("convolutions, softmax")
+    network = zoo.network("convolutions, softmax")
     for form in FORMS.values():
         to_onnx(network, tmp_path / "a.onnx", **form)
-        agreement(network, tmp_path / "a.onnx", inputs(network))
+        agreement(network, tmp_path / "a.onnx", zoo.samples(network, 40))
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.BY_HAND)
 def test_openvino_agrees(tmp_path, name):
     openvino = pytest.importorskip("openvino")
-    network = compiled(name)
+    network = zoo.network(name)
     to_onnx(network, tmp_path / "a.onnx", target="openvino")
     model = openvino.compile_model(
         str(tmp_path / "a.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
     )
-    x = inputs(network, 100)
+    x = zoo.samples(network, 100)
     expected = network(x)
     near = np.abs(model([x])[0] - expected) <= 1e-5 * np.abs(expected).max()
     assert near.reshape(len(x), -1).all(1).mean() >= 0.98

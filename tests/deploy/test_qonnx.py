@@ -7,28 +7,17 @@ import onnx
 import pytest
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.core.onnx_exec import execute_onnx
-from qonnx.transformation.change_batchsize import ChangeBatchSize
-from qonnx.transformation.infer_shapes import InferShapes
 from torch import nn
 
 import sudonet
 from sudonet import Staircase, deploy
-from sudonet.deploy import Grid, reference
-from sudonet.deploy.layers import WEIGHTS, Affine, image
+from sudonet.deploy import Grid
 from sudonet.deploy.qonnx_file import to_qonnx, unit_to_qonnx
-from tests.deploy.exported_networks import MODELS, compiled, inputs
+from tests.deploy import zoo
+from tests.deploy.onnx_tools import values_inside
 
 UNITS = ("sudo-{}", "r-sudo-{}", "r-sudo-{}-full")
 EVERY_L = range(2, 257)
-
-
-def values_inside(path, x):
-    """All tensors of a model, by name, for a batch of inputs."""
-    model = ModelWrapper(str(path))
-    model = model.transform(ChangeBatchSize(len(x))).transform(InferShapes())
-    return model, execute_onnx(
-        model, {"input": x.astype(np.float32)}, return_full_exec_context=True
-    )
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -62,36 +51,6 @@ def test_scale_and_bias_are_those_of_the_paper(tmp_path):
     assert given["out_bias"] == -1
 
 
-CASES = [(name, kind) for name in MODELS for kind in WEIGHTS]
-CASES.remove(("16 bits", "int8"))  # its sums are too large, which another test sees
-
-
-@pytest.mark.parametrize(("name", "weights"), CASES)
-def test_every_sum_and_every_code_is_that_of_the_reference(tmp_path, name, weights):
-    network = compiled(name, weights)
-    to_qonnx(network, tmp_path / "a.onnx")
-    x = inputs(network, 9)
-    model, found = values_inside(tmp_path / "a.onnx", x)
-    outputs = network.trace(x)
-    for layer, given, made in zip(network.layers, [x, *outputs], outputs, strict=False):
-        if not isinstance(layer, Affine):
-            continue
-        nodes = {n.op_type: n for n in model.graph.node if n.name.startswith(f"{layer.name}/")}
-        (products,) = nodes.keys() & {"MatMul", "Conv", "ConvTranspose"}
-        total = reference.accumulate(layer, given.reshape(len(x), *image(layer.shape_in)))
-        sums = found[nodes[products].output[0]]
-        np.testing.assert_array_equal(sums.reshape(total.shape), total)
-        unit = nodes.get("MultiThreshold")
-        if unit is not None and unit.output[0] != "output":
-            scale, bias = (
-                onnx.helper.get_node_attr_value(unit, f"out_{w}") for w in ("scale", "bias")
-            )
-            integers = (found[unit.output[0]] - bias) / scale
-            np.testing.assert_array_equal(integers.reshape(made.shape), made)
-    assert found["output"].shape == network(x).shape
-    np.testing.assert_allclose(found["output"], network(x), atol=1e-6)
-
-
 @pytest.mark.parametrize("thresholds", ["channel", "shared"])
 @pytest.mark.parametrize("unit", ["sudo-16", "sudo-256", "r-sudo-16", "r-sudo-99-full"])
 def test_codes_at_every_threshold(tmp_path, unit, thresholds):
@@ -105,16 +64,13 @@ def test_codes_at_every_threshold(tmp_path, unit, thresholds):
     np.testing.assert_array_equal(found[node.output[0]], network.trace(every)[0])
 
 
-def test_float32_weights(tmp_path):
-    network = compiled("convolutions, softmax", "float32")
-    to_qonnx(network, tmp_path / "a.onnx")
-    x = inputs(network, 20)
-    _, found = values_inside(tmp_path / "a.onnx", x)
-    assert np.isclose(found["output"], network(x), atol=1e-5).all(1).mean() >= 0.9
-
-
 def test_tensors_say_how_few_bits_they_need(tmp_path):
-    network = compiled("convolutions, softmax", {"0": "int4", "3": "binary", "7": "ternary"})
+    network = deploy.compile(
+        zoo.model("convolutions, softmax"),
+        {"0": "int4", "3": "binary", "7": "ternary"},
+        inputs=zoo.UNEVEN,
+        shape=(2, 8, 8),
+    )
     to_qonnx(network, tmp_path / "a.onnx")
     model = ModelWrapper(str(tmp_path / "a.onnx"))
     assert model.get_tensor_datatype("input").name == "UINT8"
@@ -128,9 +84,9 @@ def test_tensors_say_how_few_bits_they_need(tmp_path):
 
 
 def test_one_example_as_written(tmp_path):
-    network = compiled("dense")
+    network = zoo.network("dense")
     to_qonnx(network, tmp_path / "a.onnx")
-    x = inputs(network, 1)
+    x = zoo.samples(network, 1)
     model = ModelWrapper(str(tmp_path / "a.onnx"))
     assert model.get_tensor_shape("input") == [1, 20]
     found = execute_onnx(model, {"input": x.astype(np.float32)})["output"]
@@ -141,7 +97,7 @@ def test_one_example_as_written(tmp_path):
 
 def test_sums_that_float32_does_not_hold_are_refused_by_name(tmp_path):
     with pytest.raises(deploy.CompileError, match=r"^1 can reach [\d,]+, and QONNX .* 16,777,216"):
-        to_qonnx(compiled("16 bits"), tmp_path / "a.onnx")
+        to_qonnx(zoo.network("means of words"), tmp_path / "a.onnx")
     large = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(1, 2))
     network = deploy.compile(large, "ternary", inputs=Grid(1, 0, 0, 2**15), shape=(1, 32, 32))
     with pytest.raises(deploy.CompileError, match=r"^0 makes integers up to 33,554,432.*windows"):
@@ -149,7 +105,7 @@ def test_sums_that_float32_does_not_hold_are_refused_by_name(tmp_path):
 
 
 def test_without_onnx_one_line_says_what_to_install(tmp_path, monkeypatch):
-    network = compiled("dense")
+    network = zoo.network("dense")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"^writing ONNX needs onnx: run pip install 'sudonet\["):
         to_qonnx(network, tmp_path / "a.onnx")

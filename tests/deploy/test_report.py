@@ -15,6 +15,8 @@ from sudonet.deploy.report import report
 from sudonet.deploy.tune import tune
 from sudonet.functional import sudo
 
+pytestmark = pytest.mark.without_core
+
 TABLE = """\
 layer  kind   unit     weights  same codes  as float64  weights float32   stored   tables  output float32  bytes  packed
 0      dense  sudo-16  int8       100.00 %           -          2.3 KiB    600 B  1.8 KiB           120 B   30 B    16 B

@@ -16,21 +16,13 @@ from sudonet.deploy.layers import ChannelThresholds
 from sudonet.deploy.runtime import Program
 from sudonet.deploy.runtime.estimates import estimate
 from sudonet.native import library
-from tests.deploy.runtime_networks import (
-    FEW,
-    MODELS,
-    PIXELS,
-    WORDS,
-    by_channel,
-    check,
-    compiled,
-    dense,
-    plain_sums,
-    shared,
-    some_inputs,
-    stack,
-)
+from tests.deploy import zoo
+from tests.deploy.core_check import FEW, by_channel, check, dense, plain_sums, shared
+from tests.deploy.random_models import PIXELS
+from tests.deploy.zoo import WORDS, stack
 from tests.unit.families import FAMILIES
+
+pytestmark = pytest.mark.without_core
 
 LEVELS = (2, 3, 4, 16, 17, 100, 128, 129, 256)
 WEIGHTS = ("int8", "int4", "ternary", "binary")
@@ -62,24 +54,12 @@ def test_odd_sizes(core, features, unit):
         check(deploy.compile(model, weights, inputs=PIXELS), core)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("name", MODELS)
-def test_every_kind_of_layer(core, name, weights):
-    check(compiled(name, weights), core)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("thresholds", ["channel", "shared"])
-def test_every_kind_of_thresholds(core, name, thresholds):
-    check(compiled(name, thresholds=thresholds), core, (1, 7))
-
-
 @pytest.mark.parametrize("name", ["r-sudo-256", "r-sudo-256-hardtanh", "r-sudo-254", "sudo-256"])
 def test_the_highest_code_of_many_levels(core, name):
     model = stack((4, 16, 3), sudonet.activation(name))
     nn.init.normal_(model[0].weight, std=8)
     network = deploy.compile(model, inputs=PIXELS, thresholds="channel")
-    reached = network.trace(some_inputs(network, 50))[0]
+    reached = network.trace(zoo.samples(network, 50))[0]
     assert reached.max() == 255 or name.endswith("254")
     check(network, core)
 
@@ -91,10 +71,10 @@ def test_inputs_of_other_types(core, grid):
 
 
 def test_batches_that_are_worked_on_in_pieces(core):
-    network = compiled("convolutions")
+    network = zoo.network("convolutions")
     made = Program(network, core)
     for batch in (0, 1, 255, 256, 257, 600):
-        x = some_inputs(network, batch)
+        x = zoo.samples(network, batch)
         assert np.array_equal(made.run(x), network.raw(x))
 
 

@@ -26,28 +26,21 @@ from sudonet._settings import NATIVE
 from sudonet.deploy.runtime import Program, program
 from sudonet.native import library
 from tests import ROOT
-from tests.deploy.runtime_networks import (
-    MODELS,
-    PIXELS,
-    check,
-    compiled,
-    dense,
-    plain_sums,
-    some_inputs,
-    stack,
-)
+from tests.deploy import zoo
+from tests.deploy.core_check import check, dense, plain_sums
+from tests.deploy.random_models import PIXELS
+from tests.deploy.zoo import stack
 from tests.unit.sanitized import (
-    FLAGS,
-    Watched,
+    EMULATED,
     check_walk,
     compile_core,
     compile_flags,
+    knows_amx,
     object_name,
 )
 
 pytestmark = pytest.mark.slow
 
-EMULATED = f'-DSUDO_TILES="{ROOT / "tests" / "deploy" / "amx_emulated.h"}"'
 FAULTS = ["signed inputs", "lost carries", "a lost last row", "saturated pairs", "a wrong stride"]
 BATCHES = (1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 256)
 MIN_WINDOWS = 8  # of csrc/integer/amx.c: fewer do not use tiles
@@ -60,11 +53,6 @@ def compiler(c_compiler):
     if not knows_amx(c_compiler):
         pytest.skip(f"{c_compiler} does not know AMX")
     return c_compiler
-
-
-def knows_amx(compiler):
-    command = [compiler, "-mamx-tile", "-mamx-int8", "-x", "c", "-fsyntax-only", "/dev/null"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @dataclass(frozen=True)
@@ -158,9 +146,9 @@ def test_small_weights(amx, weights):
 
 
 @pytest.mark.parametrize("thresholds", ["channel", "shared"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.BY_HAND)
 def test_every_kind_of_layer(amx, name, thresholds):
-    check(compiled(name, thresholds=thresholds), amx, (1, 7, 16, 17, 33))
+    check(zoo.network(name, thresholds=thresholds), amx, (1, 7, 16, 17, 33))
 
 
 @pytest.mark.parametrize("levels", [16, 256])
@@ -234,7 +222,7 @@ def test_many_windows_of_bytes_meet_tiles(emulated):
 def test_threads_have_tiles_of_their_own(amx):
     network = deploy.compile(stack((100, 70, 10), SUDO(16)), inputs=PIXELS)
     made = Program(network, amx)
-    inputs = [some_inputs(network, 1 + 7 * i % 50, seed=i) for i in range(60)]
+    inputs = [zoo.samples(network, 1 + 7 * i % 50, seed=i) for i in range(60)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(made.run, inputs))
     for x, out in zip(inputs, found, strict=True):
@@ -320,22 +308,18 @@ def test_other_processors_see_nothing_of_it(c_compiler, name):
 def walk(file):
     """Run every kind of layer and every kind of tail; a sanitizer watches."""
     core = library.load(Path(file), "amx")
-    for name in MODELS:
-        check(compiled(name), core, (1, 5, 17, 33))
+    for name in zoo.BY_HAND:
+        check(zoo.network(name), core, (1, 5, 17, 33))
     for sizes in ((1, 1), (3, 17, 2), (65, 100, 129, 1), (784, 70, 24)):
         for levels in (16, 129):
             network = deploy.compile(stack(sizes, RSUDO(levels)), inputs=PIXELS)
             check(network, core, (1, 7, 8, 15, 16, 17, 31, 32, 33, 47))
-    check(compiled("convolutions"), library.load(Path(file), "portable"), (5,))
+    check(zoo.network("convolutions"), library.load(Path(file), "portable"), (5,))
     print("portable done, amx done")
 
 
-def test_sanitizers_find_nothing(compiler, built, tmp_path):
-    said = subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True)
-    asan = Path(said.strip())
-    if not asan.is_absolute():
-        pytest.skip(f"{compiler} has no libasan.so")
-    file = built.again(tmp_path, ["integer/dispatch.c", "integer/amx.c"], *FLAGS)
-    walked = Watched(file, asan).run(__name__, "walk")
+def test_sanitizers_find_nothing(built, sanitized):
+    walked = sanitized.run(__name__, "walk")
     check_walk(walked)
+    assert walked.returncode == 0, walked.stderr
     assert "amx done" in walked.stdout

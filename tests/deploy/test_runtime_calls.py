@@ -11,14 +11,19 @@ import pytest
 from sudonet import RSUDO, SUDO, deploy
 from sudonet.deploy.runtime import Program, program
 from sudonet.native import library
-from tests.deploy.runtime_networks import MODELS, PIXELS, check, compiled, some_inputs, stack
-from tests.unit.sanitized import check_overflow, check_walk, each_path, sanitized_core
+from tests.deploy import zoo
+from tests.deploy.core_check import check
+from tests.deploy.random_models import PIXELS
+from tests.deploy.zoo import stack
+from tests.unit.sanitized import check_walk_and_overflow, each_path
+
+pytestmark = pytest.mark.without_core
 
 
 def test_threads_share_a_program(core):
-    network = compiled("convolutions")
+    network = zoo.network("convolutions")
     made = Program(network, core)
-    inputs = [some_inputs(network, 1 + i % 9, seed=i) for i in range(60)]
+    inputs = [zoo.samples(network, 1 + i % 9, seed=i) for i in range(60)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(made.run, inputs))
     for x, out in zip(inputs, found, strict=True):
@@ -26,25 +31,25 @@ def test_threads_share_a_program(core):
 
 
 def test_a_bound_call_reads_and_writes_the_same_arrays(core):
-    network = compiled("convolutions")
-    x, out = some_inputs(network, 3), np.empty((3, 9), np.int64)
+    network = zoo.network("convolutions")
+    x, out = zoo.samples(network, 3), np.empty((3, 9), np.int64)
     call = Program(network, core).bind(x, out)
     gc.collect()
     for seed in range(3):
-        x[:] = some_inputs(network, 3, seed)
+        x[:] = zoo.samples(network, 3, seed)
         assert call() is None
         assert np.array_equal(out, network.raw(x))
 
 
 def test_only_the_output_is_written_and_any_place_will_do(core):
     for name in ("convolutions", "seen in another shape", "transposed"):
-        network = compiled(name)
+        network = zoo.network(name)
         made = Program(network, core)
         for batch, begin in ((1, 1), (3, 5), (7, 3)):
-            wanted = network.raw(some_inputs(network, batch))
-            read = np.full(begin + some_inputs(network, batch).size, 7, np.uint8)
+            wanted = network.raw(zoo.samples(network, batch))
+            read = np.full(begin + zoo.samples(network, batch).size, 7, np.uint8)
             x = read[begin:].reshape(batch, *network.shape_in)
-            x[:] = some_inputs(network, batch)
+            x[:] = zoo.samples(network, batch)
             space = np.full(wanted.size + 2 * begin, 111, wanted.dtype)
             out = space[begin:-begin].reshape(wanted.shape)
             assert made.run(x, out) is out
@@ -55,8 +60,8 @@ def test_only_the_output_is_written_and_any_place_will_do(core):
 
 
 def test_inputs_that_are_not_contiguous(core):
-    network = compiled("convolutions")
-    x = some_inputs(network, 4)[::2, :, ::-1]
+    network = zoo.network("convolutions")
+    x = zoo.samples(network, 4)[::2, :, ::-1]
     made = Program(network, core)
     assert np.array_equal(made.run(x), network.raw(x))
     with pytest.raises(ValueError, match="contiguous"):
@@ -64,9 +69,9 @@ def test_inputs_that_are_not_contiguous(core):
 
 
 def test_arrays_that_do_not_fit_are_errors(core):
-    network = compiled("convolutions")
+    network = zoo.network("convolutions")
     made = Program(network, core)
-    x, out = some_inputs(network, 2), np.empty((2, 9), np.int64)
+    x, out = zoo.samples(network, 2), np.empty((2, 9), np.int64)
     read_only = out.copy()
     read_only.flags.writeable = False
     words = np.zeros((2, 9 * 22), np.int64)
@@ -94,14 +99,14 @@ def test_float_weights_are_left_to_numpy(core):
 
 def test_there_is_no_program_without_the_core(native_path):
     native_path("off")
-    assert program(compiled("convolutions")) is None
+    assert program(zoo.network("convolutions")) is None
 
 
 def test_a_program_runs_on_the_chosen_path(core):
-    network = compiled("convolutions")
+    network = zoo.network("convolutions")
     made = program(network)
     assert made.path == core.path
-    x = some_inputs(network, 3)
+    x = zoo.samples(network, 3)
     assert np.array_equal(made.run(x), network.raw(x))
 
 
@@ -123,9 +128,9 @@ def test_small_weights_take_half_the_bytes(native_path):
 def walk(file):
     """Run every kind of layer on every path; a sanitizer watches."""
     for core in each_path(file):
-        for name in MODELS:
+        for name in zoo.BY_HAND:
             for weights in ("int8", "int4"):
-                check(compiled(name, weights), core, (1, 5, 13))
+                check(zoo.network(name, weights), core, (1, 5, 13))
         for sizes in ((1, 1), (3, 17, 2), (65, 100, 129, 1), (70, 66, 24)):
             for levels in (16, 129):
                 for weights in ("int8", "int4"):
@@ -144,11 +149,7 @@ def overrun(file):
 
 
 @pytest.mark.slow
-def test_sanitizers_find_nothing(tmp_path, c_compiler):
-    if c_compiler is None:
-        pytest.skip("there is no C compiler: neither CC nor cc runs")
-    watched = sanitized_core(c_compiler, tmp_path)
-    walked = watched.run(__name__, "walk")
-    check_walk(walked)
+def test_sanitizers_find_nothing(sanitized):
+    walked = sanitized.run(__name__, "walk", "overrun")
+    check_walk_and_overflow(walked)
     assert walked.stdout.count("done") + walked.stdout.count("cannot run") == len(library.PATHS)
-    check_overflow(watched.run(__name__, "overrun"))

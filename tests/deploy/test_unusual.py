@@ -13,6 +13,8 @@ import sudonet
 from sudonet import deploy
 from sudonet.deploy.grid import Grid
 
+pytestmark = pytest.mark.without_core
+
 PIXELS = Grid.of_range(0, 1)
 
 
