@@ -8,10 +8,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
-# What trains many networks, or never asks for the C core, is not run twice.
-ONCE := study report data cli results packing microcontroller deploy_runtime_amx \
-	deploy_artefact deploy_c deploy_float deploy_onnx deploy_qonnx deploy_tune
-WITHOUT_STUDY := $(foreach subject,$(ONCE),--ignore-glob='*/test_$(subject)*')
+# Two processes; a file's tests stay together, in the order that tests/conftest.py gives them.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 C_SOURCES := $(wildcard csrc/*.h csrc/*/*) tests/deploy/amx_emulated.h \
 	$(wildcard tests/deploy/microcontrollers/*.[ch] benchmarks/*.c)
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*/*)
@@ -30,12 +28,12 @@ run: .venv/installed
 test: .venv/installed-dev lint
 	.ci/browser
 	.ci/microcontrollers
-	$(BIN)/python -m pytest
-	SUDONET_NATIVE=off $(BIN)/python -m pytest -m 'not slow' $(WITHOUT_STUDY)
+	$(PYTEST)
+	SUDONET_NATIVE=off $(PYTEST) -m 'without_core and not chooses_core and not slow'
 
 test-mcu: .venv/installed-dev
 	.ci/microcontrollers
-	$(BIN)/python -m pytest tests/deploy/test_microcontroller_rig.py tests/deploy/test_c.py
+	$(PYTEST) -m mcu
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -1,15 +1,42 @@
-"""Fixtures that send the work to one form of the C core, or past it."""
+"""How tests are shared out; fixtures that send the work to one form of the C core, or past it."""
 
 import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 
 from sudonet import _kernels, _settings, native
 from sudonet.native.library import PATHS
+from tests import ROOT
+from tests.once import made_once
+from tests.unit.sanitized import Watched, sanitized_core
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # a core for each process, and for those that it starts
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Keep each file's tests in one process, which makes its fixtures once; slow files first.
+
+    A process that comes to a slow file last would keep the other one waiting.
+    """
+    slow = set()
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            item.add_marker("without_core")
+        if "native_path" in getattr(item, "fixturenames", ()):
+            item.add_marker("chooses_core")
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT).as_posix()))
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +45,21 @@ def c_compiler():
     found = shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])
     runs = found and subprocess.run([found, "--version"], capture_output=True).returncode == 0
     return found if runs else None
+
+
+@pytest.fixture(scope="session")
+def sanitized(c_compiler, tmp_path_factory):
+    """The C core with sanitizers in it; skips where there is no compiler that has them."""
+    if c_compiler is None:
+        pytest.skip("there is no C compiler: neither CC nor cc runs")
+    said = subprocess.check_output([c_compiler, "-print-file-name=libasan.so"], text=True)
+    asan = Path(said.strip())
+    if not asan.is_absolute():
+        pytest.skip(f"{c_compiler} has no libasan.so")
+    folder = made_once(
+        tmp_path_factory, "sanitized core", lambda folder: sanitized_core(c_compiler, folder)
+    )
+    return Watched(folder / "_core.so", asan)
 
 
 @pytest.fixture

@@ -2,8 +2,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import pytest
+
 from sudonet.deploy.artefact import load
 from tests import ROOT
+
+pytestmark = pytest.mark.without_core
 
 EXAMPLES = ROOT / "examples"
 

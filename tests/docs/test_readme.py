@@ -5,6 +5,8 @@ import pytest
 
 from tests import ROOT
 
+pytestmark = pytest.mark.without_core
+
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 PAGES = [

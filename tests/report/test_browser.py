@@ -17,7 +17,7 @@ from tests.report.browser import axe, chromium
 from tests.report.report_rows import row
 from tests.study.made_figures import made
 
-pytestmark = pytest.mark.slow  # makes all figures first, and starts a browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]  # makes all figures first
 
 SCREENSHOTS = ROOT / "out" / "screenshots"
 WIDTHS, THEMES = (360, 1600), ("light", "dark")

@@ -42,19 +42,21 @@ def undisturbed(tmp_path_factory):
     return timeless(path)
 
 
-@pytest.fixture
-def two_nodes(monkeypatch):
+@pytest.fixture(scope="class")
+def two_nodes():
     """A cluster of two nodes with a CPU each; the driver is connected to it."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers import this file
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    second = found.add_node(num_cpus=1)
-    ray.init(address=found.address, log_to_driver=False)
-    yield found, second
-    ray.shutdown()
-    for node in reversed(found.list_all_nodes()):  # gracefully takes minutes
-        found.remove_node(node, allow_graceful=False)
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers import this file.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        second = found.add_node(num_cpus=1)
+        ray.init(address=found.address, log_to_driver=False)
+        yield found, second
+        ray.shutdown()
+        for node in reversed(found.list_all_nodes()):  # gracefully takes minutes
+            found.remove_node(node, allow_graceful=False)
     # who looks for a cluster would wait for this one
     Path("/tmp/ray/ray_current_cluster").unlink(missing_ok=True)
 
@@ -69,26 +71,6 @@ def run_on(path, plan, tasks=None, **options):
     with cluster.connected(None) as here, Store.open(path) as store:
         left = remaining(plan, store, tasks)
         yield from cluster.run(left, store, tasks, here, cost=cost, **options)
-
-
-def test_rows_are_those_of_the_local_executor(two_nodes, undisturbed, tmp_path):
-    seen = []
-    list(run_on(tmp_path / "store", plan_for_two(), show=seen.append))
-    assert timeless(tmp_path / "store") == undisturbed
-    assert {str(one) for one in seen} == {"2 nodes, 2 CPUs"}
-
-
-def test_a_killed_worker_and_a_lost_node_change_nothing(two_nodes, undisturbed, tmp_path):
-    found, second = two_nodes
-    killed = False
-    for number, _ in enumerate(run_on(tmp_path / "store", plan_for_two())):
-        if number == 0:
-            os.kill(_worker(), signal.SIGKILL)
-            killed = True
-        if number == 20:
-            found.remove_node(second, allow_graceful=False)
-    assert killed
-    assert timeless(tmp_path / "store") == undisturbed
 
 
 def _worker():
@@ -133,40 +115,62 @@ class Replaced(Tasks):
         return self.replaced if name == self.replaced.name else EXPERIMENTS[name]
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"), [(Deadly, "after 3 tries"), (Faulty, "no room for the surface")]
-)
-def test_what_cannot_be_trained_is_recorded_and_tried_again_later(
-    two_nodes, tmp_path, kind, reason
-):
-    plan = small_plan(steps=10, seeds=[0])
-    tasks = Replaced(kind(os.getpid()))
-    rows = list(run_on(tmp_path / "store", plan, tasks))
-    failed = [row for row in rows if row.failed]
-    assert {row.trial.experiment for row in failed} == {"regression"}
-    assert {row.trial.experiment for row in rows if not row.failed} == {"checkerboard"}
-    assert all(reason in row.failed for row in failed)
-    assert len(rows) == len(plan.trials)
-    again = list(run_on(tmp_path / "store", plan))
-    assert {row.trial for row in again} == {row.trial for row in failed}
-    assert not any(row.failed for row in timeless(tmp_path / "store"))
+class TestTwoNodes:
+    """One cluster for all of them: to start it takes longer than most."""
 
+    def test_rows_are_those_of_the_local_executor(self, two_nodes, undisturbed, tmp_path):
+        seen = []
+        list(run_on(tmp_path / "store", plan_for_two(), show=seen.append))
+        assert timeless(tmp_path / "store") == undisturbed
+        assert {str(one) for one in seen} == {"2 nodes, 2 CPUs"}
 
-def test_a_worker_with_another_version_is_refused(two_nodes, tmp_path, monkeypatch):
-    ours = cluster.versions()
-    monkeypatch.setattr(cluster, "versions", lambda: ours | {"torch": "1.2.3"})
-    expected = re.escape(f"a worker has torch {ours['torch']} instead of 1.2.3:")
-    with pytest.raises(cluster.ClusterError, match=f"^{expected}"):
-        list(run_on(tmp_path / "store", small_plan(steps=10, seeds=[0])))
+    @pytest.mark.parametrize(
+        ("kind", "reason"), [(Deadly, "after 3 tries"), (Faulty, "no room for the surface")]
+    )
+    def test_what_cannot_be_trained_is_recorded_and_tried_again_later(
+        self, two_nodes, tmp_path, kind, reason
+    ):
+        plan = small_plan(steps=10, seeds=[0])
+        tasks = Replaced(kind(os.getpid()))
+        rows = list(run_on(tmp_path / "store", plan, tasks))
+        failed = [row for row in rows if row.failed]
+        assert {row.trial.experiment for row in failed} == {"regression"}
+        assert {row.trial.experiment for row in rows if not row.failed} == {"checkerboard"}
+        assert all(reason in row.failed for row in failed)
+        assert len(rows) == len(plan.trials)
+        again = list(run_on(tmp_path / "store", plan))
+        assert {row.trial for row in again} == {row.trial for row in failed}
+        assert not any(row.failed for row in timeless(tmp_path / "store"))
 
+    def test_a_worker_with_another_version_is_refused(self, two_nodes, tmp_path, monkeypatch):
+        ours = cluster.versions()
+        monkeypatch.setattr(cluster, "versions", lambda: ours | {"torch": "1.2.3"})
+        expected = re.escape(f"a worker has torch {ours['torch']} instead of 1.2.3:")
+        with pytest.raises(cluster.ClusterError, match=f"^{expected}"):
+            list(run_on(tmp_path / "store", small_plan(steps=10, seeds=[0])))
 
-@pytest.mark.parametrize("shapes", [("dense",), ("conv", "dense")])  # PyTorch trains the first
-def test_a_worker_with_another_engine_is_refused(two_nodes, tmp_path, native_path, shapes):
-    native_path("portable")
-    trials = tuple(Trial("autoencoder", shape, 1, "tanh", 0.001, 0, 1) for shape in shapes)
-    plan = Plan(trials, tuple(GRIDS[f"autoencoder-{shape}"] for shape in shapes))
-    with pytest.raises(cluster.ClusterError, match="the driver's native-portable"):
-        list(run_on(tmp_path / "store", plan))
+    @pytest.mark.parametrize("shapes", [("dense",), ("conv", "dense")])  # PyTorch trains the first
+    def test_a_worker_with_another_engine_is_refused(
+        self, two_nodes, tmp_path, native_path, shapes
+    ):
+        native_path("portable")
+        trials = tuple(Trial("autoencoder", shape, 1, "tanh", 0.001, 0, 1) for shape in shapes)
+        plan = Plan(trials, tuple(GRIDS[f"autoencoder-{shape}"] for shape in shapes))
+        with pytest.raises(cluster.ClusterError, match="the driver's native-portable"):
+            list(run_on(tmp_path / "store", plan))
+
+    def test_a_killed_worker_and_a_lost_node_change_nothing(self, two_nodes, undisturbed, tmp_path):
+        """The last of these tests: it leaves one node."""
+        found, second = two_nodes
+        killed = False
+        for number, _ in enumerate(run_on(tmp_path / "store", plan_for_two())):
+            if number == 0:
+                os.kill(_worker(), signal.SIGKILL)
+                killed = True
+            if number == 20:
+                found.remove_node(second, allow_graceful=False)
+        assert killed
+        assert timeless(tmp_path / "store") == undisturbed
 
 
 DRIVER = """
@@ -199,7 +203,7 @@ def test_a_killed_driver_goes_on_from_the_store(undisturbed, tmp_path):
 
 
 def test_the_command_gives_the_rows_of_the_local_executor(tmp_path):
-    small = "--preset quick --tables checkerboard-1 --levels 2 --seeds 0"
+    small = "--preset quick --tables regression-2 --levels 8 --seeds 0"
     for executor in ("local", "ray"):
         command = f"reproduce {small} --executor {executor} --store {tmp_path / executor}"
         done = subprocess.run(

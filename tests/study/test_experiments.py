@@ -26,6 +26,8 @@ from sudonet.report.published import tables
 from sudonet.train import Data, train
 from tests import ROOT
 
+pytestmark = pytest.mark.without_core
+
 RESEARCH = ROOT / "research"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sudonet.train import Convolution, ConvolutionalSpec, Data, Spec, stream, train
 from tests.train.training_reference import epoch_means, plain_loop
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.without_core, pytest.mark.usefixtures("one_thread")]
 
 CONVOLUTIONAL = ConvolutionalSpec(
     input_shape=(2, 6, 5),

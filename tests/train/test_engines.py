@@ -20,7 +20,7 @@ from tests.train.training_reference import (
 )
 from tests.unit.families import FAMILIES
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.without_core, pytest.mark.usefixtures("one_thread")]
 
 TOLERANCE = 5e-6
 """Ten times the float32 engines' error after ten steps; a wrong formula is off by far more."""

@@ -15,6 +15,8 @@ from sudonet.train import Convolution, ConvolutionalSpec, Result, Spec, stream, 
 from sudonet.train._native_engine import NativeEngine
 from sudonet.train._torch_engine import TorchEngine
 
+pytestmark = pytest.mark.without_core
+
 X = np.linspace(-1, 1, 12).reshape(-1, 1)
 QUICK = Spec(sizes=(1, 3, 1), steps=5)
 ENDLESS = Spec(sizes=(1, 50, 50, 1), steps=10**6)

@@ -15,7 +15,7 @@ from sudonet.train import Convolution, ConvolutionalSpec, Spec, train
 from sudonet.train._spec import INITIAL, Order, initial_weights
 from tests.train.training_reference import epoch_means, reference, samples
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.without_core, pytest.mark.usefixtures("one_thread")]
 
 SPEC = Spec(sizes=(2, 7, 5, 3), activation=("sudo-8", "r-sudo-16-full"), steps=25, batch_size=6)
 CONVOLUTIONAL = ConvolutionalSpec(

@@ -14,7 +14,7 @@ from sudonet.train._native_engine import NativeEngine
 from sudonet.train._torch_engine import flushed_denormals
 from tests.train.training_reference import assert_identical, plain_loop, samples
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.without_core, pytest.mark.usefixtures("one_thread")]
 
 ACTIVATIONS = ["tanh", "relu", "sigmoid", "relu6", "sudo-2", "sudo-8", "sudo-64", "r-sudo-64-full"]
 TASKS = [("tanh", "squared_error"), ("linear", "squared_error"), ("softmax", "cross_entropy")]

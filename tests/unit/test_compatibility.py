@@ -13,6 +13,8 @@ import sudonet
 from sudonet import RSUDO, SUDO, Staircase, functional
 from sudonet.lean import CodedLinear, SUDOLinear
 
+pytestmark = pytest.mark.without_core
+
 UNITS = [SUDO(2), SUDO(16), SUDO(9, "sigmoid"), RSUDO(8), RSUDO(16, placement="full")]
 units = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 

@@ -17,6 +17,8 @@ from sudonet._convert import Change, convert
 from sudonet._hidden_activations import NotReplaced
 from sudonet.units import SMOOTH, StaircaseUnit
 
+pytestmark = pytest.mark.without_core
+
 torch.set_num_threads(1)
 
 FIVE = [nn.Tanh, nn.ReLU, nn.Sigmoid, nn.Hardtanh, nn.ReLU6]

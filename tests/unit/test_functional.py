@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from sudonet import Staircase, _kernels, functional
 from tests.unit.families import FAMILIES
 
+pytestmark = pytest.mark.without_core
+
 SMOOTH = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,

@@ -12,6 +12,8 @@ from sudonet import Staircase
 from sudonet._convert import convert
 from sudonet.lean import CodedLinear, SUDOLinear, codes_of, values_of
 
+pytestmark = pytest.mark.without_core
+
 NAMES = ["sudo-2", "sudo-16", "sudo-300", "sudo-9-sigmoid", "sudo-5-relu6", "r-sudo-8", "r-sudo-7"]
 NAMES += ["r-sudo-9-full", "sudo-6-hardtanh"]
 modes = pytest.mark.parametrize("memory", ["lean", "codes"])

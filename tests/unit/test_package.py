@@ -11,6 +11,8 @@ from torch import nn
 
 import sudonet
 
+pytestmark = pytest.mark.without_core
+
 
 def check(*lines):
     """Run lines in a Python of their own."""

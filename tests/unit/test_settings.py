@@ -6,6 +6,8 @@ import pytest
 from sudonet import _settings, native
 from tests import ROOT
 
+pytestmark = pytest.mark.without_core
+
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from sudonet import Staircase
 from sudonet.staircase import MAX_LEVELS, UNDERLYING
 
+pytestmark = pytest.mark.without_core
+
 EVERY_L = range(2, 257)
 
 units = st.builds(

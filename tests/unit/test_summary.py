@@ -22,6 +22,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from sudonet import RSUDO, SUDO
 from sudonet._summary import Layer, summary
 
+pytestmark = pytest.mark.without_core
+
 
 def mlp(activation: nn.Module) -> nn.Sequential:
     return nn.Sequential(nn.Linear(784, 100), activation, nn.Linear(100, 10))
