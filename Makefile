@@ -8,8 +8,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
-# Two processes; a file's tests stay together, in the order that tests/conftest.py gives them.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Two processes. A file's tests stay in one of them, which makes the file's fixtures once; files
+# come in the order that tests/conftest.py gives them.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 C_SOURCES := $(wildcard csrc/*.h csrc/*/*) tests/deploy/amx_emulated.h \
 	$(wildcard tests/deploy/microcontrollers/*.[ch] benchmarks/*.c)
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*/*)

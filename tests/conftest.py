@@ -11,7 +11,6 @@ import torch
 
 from sudonet import _kernels, _settings, native
 from sudonet.native.library import PATHS
-from tests import ROOT
 from tests.once import made_once
 from tests.unit.sanitized import Watched, sanitized_core
 
@@ -20,9 +19,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # a core for each process, and for thos
     torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Keep each file's tests in one process, which makes its fixtures once; slow files first.
+    """Mark what follows from a test itself, and put files with slow tests first.
 
     A process that comes to a slow file last would keep the other one waiting.
     """
@@ -32,8 +30,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker("without_core")
         if "native_path" in getattr(item, "fixturenames", ()):
             item.add_marker("chooses_core")
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT).as_posix()))
         if item.get_closest_marker("slow"):
             slow.add(item.path)
     items.sort(key=lambda item: item.path not in slow)

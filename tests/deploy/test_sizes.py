@@ -13,8 +13,8 @@ from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import Affine, ChannelThresholds, Scores
 from sudonet.deploy.sizes import sizes
 from sudonet.packing import arena_bits
-
-from . import c_networks
+from tests.deploy import zoo
+from tests.deploy.random_models import PIXELS
 
 HIDDEN = 13
 
@@ -25,13 +25,13 @@ def hidden_layer(unit):
     scores = Scores(np.ones(2, np.int32), np.zeros(2, np.int64), 8)
     first = Affine(
         *("0", "dense", np.ones((HIDDEN, 3), np.int8), "int8", (3,), (HIDDEN,)),
-        *(c_networks.PIXELS, ChannelThresholds(unit, table)),
+        *(PIXELS, ChannelThresholds(unit, table)),
     )
     second = Affine(
         *("2", "dense", np.ones((2, HIDDEN), np.int8), "int8", (HIDDEN,), (2,)),
         *(Grid.of_unit(unit), scores),
     )
-    return deploy.IntegerNetwork(c_networks.PIXELS, (3,), (first, second))
+    return deploy.IntegerNetwork(PIXELS, (3,), (first, second))
 
 
 @pytest.mark.parametrize("pattern", ["sudo-{}", "sudo-{}-sigmoid", "r-sudo-{}", "r-sudo-{}-full"])
@@ -59,15 +59,10 @@ def test_the_highest_integer_is_that_of_the_highest_value(underlying):
             assert np.allclose(grid.values(grid.integers(unit.values)), unit.values, atol=1e-12)
 
 
-def some_networks():
-    return [case.network for case in (*c_networks.dense(), *c_networks.windows())] + [
-        c_networks.random_case(seed).network for seed in range(40)
-    ]
-
-
 def test_sizes_are_those_of_the_c_that_is_written(tmp_path):
     pooled = 0
-    for network in some_networks():
+    for case in zoo.WHOLE:
+        network = zoo.network(*case)
         found = sizes(network)
         assert len(found.buffers) == len(network.layers) + 1
         for mode, arena in (("speed", found.arena_bytes), ("ram", found.arena_packed_bytes)):

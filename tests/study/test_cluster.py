@@ -115,6 +115,26 @@ class Replaced(Tasks):
         return self.replaced if name == self.replaced.name else EXPERIMENTS[name]
 
 
+# Each with a cluster of its own: workers keep the data of experiments.
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(Deadly, "after 3 tries"), (Faulty, "no room for the surface")]
+)
+def test_what_cannot_be_trained_is_recorded_and_tried_again_later(
+    two_nodes, tmp_path, kind, reason
+):
+    plan = small_plan(steps=10, seeds=[0])
+    tasks = Replaced(kind(os.getpid()))
+    rows = list(run_on(tmp_path / "store", plan, tasks))
+    failed = [row for row in rows if row.failed]
+    assert {row.trial.experiment for row in failed} == {"regression"}
+    assert {row.trial.experiment for row in rows if not row.failed} == {"checkerboard"}
+    assert all(reason in row.failed for row in failed)
+    assert len(rows) == len(plan.trials)
+    again = list(run_on(tmp_path / "store", plan))
+    assert {row.trial for row in again} == {row.trial for row in failed}
+    assert not any(row.failed for row in timeless(tmp_path / "store"))
+
+
 class TestTwoNodes:
     """One cluster for all of them: to start it takes longer than most."""
 
@@ -123,24 +143,6 @@ class TestTwoNodes:
         list(run_on(tmp_path / "store", plan_for_two(), show=seen.append))
         assert timeless(tmp_path / "store") == undisturbed
         assert {str(one) for one in seen} == {"2 nodes, 2 CPUs"}
-
-    @pytest.mark.parametrize(
-        ("kind", "reason"), [(Deadly, "after 3 tries"), (Faulty, "no room for the surface")]
-    )
-    def test_what_cannot_be_trained_is_recorded_and_tried_again_later(
-        self, two_nodes, tmp_path, kind, reason
-    ):
-        plan = small_plan(steps=10, seeds=[0])
-        tasks = Replaced(kind(os.getpid()))
-        rows = list(run_on(tmp_path / "store", plan, tasks))
-        failed = [row for row in rows if row.failed]
-        assert {row.trial.experiment for row in failed} == {"regression"}
-        assert {row.trial.experiment for row in rows if not row.failed} == {"checkerboard"}
-        assert all(reason in row.failed for row in failed)
-        assert len(rows) == len(plan.trials)
-        again = list(run_on(tmp_path / "store", plan))
-        assert {row.trial for row in again} == {row.trial for row in failed}
-        assert not any(row.failed for row in timeless(tmp_path / "store"))
 
     def test_a_worker_with_another_version_is_refused(self, two_nodes, tmp_path, monkeypatch):
         ours = cluster.versions()
