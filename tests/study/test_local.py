@@ -173,7 +173,7 @@ def test_a_full_disk_loses_no_row(tmp_path):
     finished = []
     with Store.open(path) as store:
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 8}")
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         rows = run(plan, store, Tasks(), cost=lambda trial: 1.0)
         with pytest.raises(RuntimeError, match="full"):
             finished.extend(row.trial for row in rows)
