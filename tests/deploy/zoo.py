@@ -135,6 +135,7 @@ WINDOWS = {
         ),
         (2, 8, 8),
         UNEVEN,
+        (*KINDS, "float32"),
     ),
     "a norm, other weights in every layer": _mixed(
         lambda: nn.Sequential(
