@@ -8,9 +8,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --constraint constraints.txt
-# Two processes. A file's tests stay in one of them, which makes the file's fixtures once; files
-# come in the order that tests/conftest.py gives them.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Two processes with a thread each. A file's tests stay in one of them, which makes the file's
+# fixtures once; files come in the order that tests/conftest.py gives them.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
+	--no-loadscope-reorder
 C_SOURCES := $(wildcard csrc/*.h csrc/*/*) tests/deploy/amx_emulated.h \
 	$(wildcard tests/deploy/microcontrollers/*.[ch] benchmarks/*.c)
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*/*)

@@ -14,10 +14,6 @@ from sudonet.native.library import PATHS
 from tests.once import made_once
 from tests.unit.sanitized import Watched, sanitized_core
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a core for each process, and for those that it starts
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-
 
 def pytest_collection_modifyitems(items):
     """Mark what follows from a test itself, and put files with slow tests first.
