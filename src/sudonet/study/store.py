@@ -388,7 +388,8 @@ def _create(path: Path, rows: Iterable[Row] = ()) -> None:
         connection.execute(SCHEMA)
         connection.execute("BEGIN")
         # In the order of the table's keys, so that pages are full.
-        connection.executemany(_INSERT, sorted(map(_encoded, rows), key=lambda row: row["key"]))
+        ordered = sorted(rows, key=_identity)
+        connection.executemany(_INSERT, map(_encoded, ordered))
         connection.execute("COMMIT")
     # The journal of a deleted store would be rolled back into the new one.
     path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
