@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from sudonet import study as study
     from sudonet import train as train
     from sudonet import units as units
+    from sudonet._checkpoint import load as load
+    from sudonet._checkpoint import save as save
     from sudonet._convert import Conversion as Conversion
     from sudonet._convert import convert as convert
     from sudonet._summary import Summary as Summary
     from sudonet._summary import summary as summary
+    from sudonet.lean import CodedConv1d as CodedConv1d
+    from sudonet.lean import CodedConv2d as CodedConv2d
     from sudonet.lean import CodedLinear as CodedLinear
+    from sudonet.lean import SUDOConv1d as SUDOConv1d
+    from sudonet.lean import SUDOConv2d as SUDOConv2d
     from sudonet.lean import SUDOLinear as SUDOLinear
     from sudonet.staircase import Staircase as Staircase
     from sudonet.units import RSUDO as RSUDO
@@ -39,10 +45,14 @@ else:
         *("staircase", "study", "train", "units"),
     )
     _HOMES = {
+        "CodedConv1d": "lean",
+        "CodedConv2d": "lean",
         "CodedLinear": "lean",
         "Conversion": "_convert",
         "RSUDO": "units",
         "SUDO": "units",
+        "SUDOConv1d": "lean",
+        "SUDOConv2d": "lean",
         "SUDOLinear": "lean",
         "Staircase": "staircase",
         "StaircaseUnit": "units",
@@ -50,6 +60,8 @@ else:
         "activation": "units",
         "activation_name": "units",
         "convert": "_convert",
+        "load": "_checkpoint",
+        "save": "_checkpoint",
         "summary": "_summary",
     }
     __all__ = (*_MODULES, *_HOMES)

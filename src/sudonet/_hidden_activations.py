@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import ast
 import inspect
-import random
-import sys
+import re
 import textwrap
-import warnings
-from collections import OrderedDict
-from collections.abc import Iterator
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from sudonet.units import SMOOTH, StaircaseUnit
+from sudonet._trace import Trace
+from sudonet.units import CONTINUOUS, SMOOTH, StaircaseUnit
 
-_CALLS = [name + ending for name in SMOOTH for ending in ("", "_")]
+# Activations of PyTorch without a name of ours. Softmax normalises and is none of them.
+_OTHERS = (
+    *("celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu"),
+    *("logsigmoid", "mish", "prelu", "rrelu", "selu", "silu", "softplus", "softshrink"),
+    *("softsign", "tanhshrink", "threshold"),
+)
+_CALLS = [name + ending for name in (*SMOOTH, *_OTHERS) for ending in ("", "_")]
 _METHODS = {name: f"x.{name}()" for name in _CALLS if hasattr(Tensor, name)}
+_HOMES = ((Tensor, "Tensor"), (nn.functional, "F"), (torch, "torch"))
 _FUNCTIONS = {
     id(getattr(home, name)): f"{label}.{name}"
-    for home, label in ((Tensor, "Tensor"), (nn.functional, "F"), (torch, "torch"))
+    for home, label in _HOMES
     for name in _CALLS
     if hasattr(home, name)
-} | {id(getattr(torch.ops.aten, name).default): f"aten.{name}" for name in _CALLS}
+} | {
+    id(getattr(torch.ops.aten, name).default): f"aten.{name}"
+    for name in _CALLS
+    if hasattr(torch.ops.aten, name) and hasattr(getattr(torch.ops.aten, name), "default")
+}
+# These are a ReLU, or a ReLU6, if they cut at 0.
+_CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clip", "clip_")
+_CLAMP_FUNCTIONS = {
+    id(getattr(home, name)): f"{label}.{name}"
+    for home, label in _HOMES
+    for name in _CLAMPS
+    if hasattr(home, name)
+}
+_SCRIPTED = re.compile(rf"aten::({'|'.join(_CALLS)}|log_sigmoid)\(")
 _USUAL: dict[str, Any] = {"torch": torch, "nn": nn, "F": nn.functional}  # If imported locally.
 _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 
@@ -57,81 +73,57 @@ def place(path: str) -> str:
     return path or "the model itself"
 
 
-def not_replaced(model: nn.Module, replaced: set[str]) -> Iterator[NotReplaced]:
-    """Activations of ``model`` that are not submodules; ``replaced`` has the paths of those."""
-    tracer = _Tracer(replaced)
-    cuda = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        with torch.random.fork_rng(cuda), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            twin = _without_data(model)
-            for mode in (True, False):
-                twin.train(mode)
-                tracer.trace(twin)
-        found, done = tracer.found, replaced | tracer.entered
-    except Exception:  # Mostly control flow that depends on data: read the source instead.
-        found, done = [], replaced
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-    yield from found
-    for path, module in model.named_modules():
+def not_replaced(
+    model: nn.Module, leaves: set[str], traces: Iterable[Trace]
+) -> Iterator[NotReplaced]:
+    """Activations of ``model`` that are not submodules.
+
+    ``leaves`` has the paths of those that are. What torch.fx did not trace is read in the source.
+    """
+    done = set(leaves)
+    for trace in traces:
+        done |= trace.entered
+        for graph in trace.graphs:
+            for node in graph.nodes:
+                if what := _called(node):
+                    where, at = node.meta["where"], node.meta["at"]
+                    yield NotReplaced(where, what, "called as a function", at)
+    modules = dict(model.named_modules())
+    scripted = {path for path, m in modules.items() if isinstance(m, torch.jit.ScriptModule)}
+    for path, module in modules.items():
         if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
             yield NotReplaced(path, type(module).__name__, "computed inside the module")
+        elif path in scripted:
+            if not path or path.rpartition(".")[0] not in scripted:
+                yield from _scripted(path, module)
         elif path not in done and not isinstance(module, StaircaseUnit):
             yield from _held(path, module)
             yield from _read(path, module)
 
 
-class _Tracer(fx.Tracer):
-    """Records activations that are called as functions, and the modules that it enters."""
-
-    proxy_buffer_attributes = True
-
-    def __init__(self, replaced: set[str]) -> None:
-        super().__init__()
-        self.replaced = replaced
-        self.entered = {""}
-        self.found: list[NotReplaced] = []
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        leaf = isinstance(m, StaircaseUnit) or module_qualified_name in self.replaced
-        if leaf or super().is_leaf_module(m, module_qualified_name):
-            return True
-        self.entered.add(module_qualified_name)
-        return False
-
-    def create_node(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        what = _METHODS.get(target) if kind == "call_method" else _FUNCTIONS.get(id(target))
-        if what:
-            where = next(reversed(self.module_stack.values()), ("",))[0]
-            self.found.append(NotReplaced(where, what, "called as a function", _user_line()))
-        return super().create_node(kind, target, *args, **kwargs)
+def _called(node: fx.Node) -> str | None:
+    """The activation that a node computes as a function, None if it is none."""
+    if node.op == "call_method":
+        name = str(node.target)
+        if name in _CLAMPS:
+            return f"x.{name}(min=0)" if _from_zero(node.args, node.kwargs) else None
+        return _METHODS.get(name)
+    if what := _CLAMP_FUNCTIONS.get(id(node.target)):
+        return f"{what}(min=0)" if _from_zero(node.args, node.kwargs) else None
+    return _FUNCTIONS.get(id(node.target))
 
 
-def _user_line() -> str:
-    """File and line of the innermost frame that is not PyTorch's."""
-    frame = sys._getframe(2)
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("torch."):
-        frame = frame.f_back
-    ours = frame.f_globals is globals()  # Then there is no frame of the user's.
-    return "" if ours else f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
+def _from_zero(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """If a clamp of ``args[0]`` cuts at 0 from below."""
+    low = args[1] if len(args) > 1 else named.get("min")
+    return isinstance(low, (int, float)) and low == 0
 
 
-def _without_data(model: nn.Module) -> nn.Module:
-    """A copy that may be traced: its tensors hold nothing and its hooks are gone."""
-    memo: dict[int, Any] = {}
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if "_hook" in name and isinstance(value, OrderedDict):
-                memo[id(value)] = OrderedDict()
-        for parameter in module.parameters(recurse=False):
-            empty = torch.empty_like(parameter, device="meta", requires_grad=False)
-            memo[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
-        for buffer in module.buffers(recurse=False):
-            memo[id(buffer)] = torch.empty_like(buffer, device="meta")
-    return deepcopy(model, memo)
+def _scripted(path: str, module: nn.Module) -> Iterator[NotReplaced]:
+    text = str(getattr(module, "inlined_graph", ""))
+    why = "scripted, and cannot be changed: convert before torch.jit.script or torch.jit.trace"
+    for name in dict.fromkeys(_SCRIPTED.findall(text)):
+        yield NotReplaced(path, f"aten.{name}", why)
 
 
 def _held(path: str, module: nn.Module) -> Iterator[NotReplaced]:
@@ -141,7 +133,7 @@ def _held(path: str, module: nn.Module) -> Iterator[NotReplaced]:
             continue
         items = [*value.values()] if isinstance(value, dict) else value
         for item in items if isinstance(items, (list, tuple)) else [items]:
-            if type(item) in SMOOTH.values():
+            if type(item) in CONTINUOUS:
                 yield NotReplaced(path, repr(item), f"not registered as a submodule, in .{name}")
             elif what := _FUNCTIONS.get(id(item)):
                 yield NotReplaced(path, what, f"a function, in .{name}")
@@ -166,14 +158,32 @@ def _read(path: str, module: nn.Module) -> Iterator[NotReplaced]:
         for node in sorted(ast.walk(tree), key=lambda node: getattr(node, "lineno", 0)):
             used = _resolved(node, scope)
             what = _FUNCTIONS.get(id(used))
-            if isinstance(node, ast.Call) and not node.args:  # self.relu(x) calls a module.
-                what = what or _METHODS.get(getattr(node.func, "attr", ""))
+            if isinstance(node, ast.Call):
+                what = what or _method(node, scope)
             if what:
                 line = first + getattr(node, "lineno", 1) - 1
                 at = f"{PurePath(function.__code__.co_filename).name}:{line}"
                 yield NotReplaced(path, what, "called as a function", at)
             elif isinstance(used, FunctionType) and used not in functions:
                 functions += [used] if str(used.__module__).split(".")[0] == package else []
+
+
+def _method(call: ast.Call, scope: dict[str, Any]) -> str | None:
+    """The activation that a call of a tensor's method is, as far as the source tells."""
+    name = getattr(call.func, "attr", "")
+    if what := _CLAMP_FUNCTIONS.get(id(_resolved(call.func, scope))):
+        args = call.args
+    elif name in _CLAMPS:
+        what, args = f"x.{name}", [ast.Name("x"), *call.args]
+    else:
+        return None if call.args else _METHODS.get(name)  # self.relu(x) calls a module.
+    numbers = [arg.value if isinstance(arg, ast.Constant) else None for arg in args]
+    named = {
+        word.arg: word.value.value
+        for word in call.keywords
+        if word.arg and isinstance(word.value, ast.Constant)
+    }
+    return f"{what}(min=0)" if _from_zero(numbers, named) else None
 
 
 def _resolved(node: ast.AST, scope: dict[str, Any]) -> Any:

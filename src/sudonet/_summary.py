@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sudonet._multiply_adds import counter
 from sudonet._text import aligned, readable
-from sudonet.lean import CodedLinear, SUDOLinear
+from sudonet.lean import CodedLayer, UnitThenLayer
 from sudonet.packing import MAX_LEVELS, arena_bytes
 from sudonet.staircase import Staircase
 from sudonet.units import StaircaseUnit
@@ -363,7 +363,7 @@ class _Rows:
         multiply_adds = None if count or owned else 0
         if count and inputs and outputs:
             multiply_adds = count(module, inputs, outputs[0])
-        if isinstance(module, SUDOLinear) and inputs:
+        if isinstance(module, UnitThenLayer) and inputs:
             # The unit in front of the layer is part of it and has an output of its own.
             shape, elements = tuple(inputs[0].shape), inputs[0].numel()
             self._row(f"{path}.unit", "unit", (shape,), 0, 0, module.unit, elements)
@@ -409,7 +409,7 @@ def _packed(unit: Staircase | None, values: int) -> int | None:
 
 
 def _output_unit(module: nn.Module) -> Staircase | None:
-    if isinstance(module, CodedLinear):
+    if isinstance(module, CodedLayer):
         return module.after
     return module.staircase if isinstance(module, StaircaseUnit) else None
 

@@ -124,6 +124,16 @@ SMOOTH: dict[str, type[nn.Module]] = {
 }
 """Continuous activations by name."""
 
+CONTINUOUS: frozenset[type[nn.Module]] = frozenset(
+    {
+        *SMOOTH.values(),
+        *(nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.LeakyReLU),
+        *(nn.LogSigmoid, nn.Mish, nn.RReLU, nn.SELU, nn.SiLU, nn.Softplus, nn.Softshrink),
+        *(nn.Softsign, nn.Tanhshrink, nn.Threshold),
+    }
+)
+"""PyTorch's activation modules of one tensor that have no parameters."""
+
 
 def activation(name: str | Staircase) -> nn.Module:
     """A new activation module by name: discrete or continuous.

@@ -199,7 +199,8 @@ def test_convert_undo_and_state(memory):
     assert list(model.state_dict()) == list(state)
     kind = SUDOLinear if memory == "lean" else CodedLinear
     assert isinstance(model[2], kind)
-    assert [type(m) for m in (model[1], model[3])] == [nn.Identity, nn.Identity]
+    assert all(isinstance(m, nn.Identity) for m in (model[1], model[3]))
+    assert len(conversion.changes) == 2
     assert str(conversion).count("->") == (4 if memory == "lean" else 5)
     model(torch.randn(9, 40)).sum().backward()
     optimiser.step()
@@ -210,7 +211,7 @@ def test_convert_undo_and_state(memory):
 
 def test_what_is_not_next_to_a_linear_layer_stays_a_unit():
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Dropout(0.1), nn.Linear(4, 4), nn.ReLU())
-    convert(model, "sudo-8", memory="lean")
+    convert(model, "sudo-8", memory="lean", overrides={"4": "sudo-8"})
     assert isinstance(model[1], sudonet.SUDO)
     assert isinstance(model[4], sudonet.SUDO)
     shared = nn.Linear(4, 4)
