@@ -347,7 +347,8 @@ def _fixed_point(
     """Factors of 31 bits or fewer, such that no fixed-point number overflows 64 bits."""
     tops = unit.thresholds if unit is not None else np.zeros(1)
     reach = sums.slope * (bounds + np.abs(sums.shift)) + np.abs(sums.bias)
-    largest = max(float(reach.max()), float(np.abs(tops).max()), np.finfo(float).tiny)
+    # Below this the fraction is 62 in any case; all weights may be 0.
+    largest = max(float(reach.max()), float(np.abs(tops).max()), 2.0**-62)
     if not np.isfinite(largest):
         raise CompileError(f"{path} has weights or biases that are not finite: train it again")
     room = min(np.log2((ACCUMULATOR - 1) / sums.slope.max()), np.log2(FIXED / largest))

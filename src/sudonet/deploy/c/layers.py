@@ -56,6 +56,7 @@ class Parts:
 
     def table(self, name: str, values: NDArray[Any], kind: str) -> str:
         """Add a table of thresholds or the like; returns its name."""
+        values = _some(values, 1)
         text = tables.numbers(values.reshape(-1).tolist(), kind)
         self.tables.append(f"static const {kind} {name}[{values.size}] = {{\n{text}\n}};\n")
         self.thresholds += values.size * BYTES[kind]
@@ -63,6 +64,7 @@ class Parts:
 
     def weight_table(self, name: str, values: NDArray[Any]) -> str:
         """Add a table of weights; returns the expression of its first element."""
+        values = _some(values, BYTES["uint32_t"] // values.itemsize)
         self.weights += values.nbytes
         if values.dtype != np.uint8:
             text = tables.numbers(values.tolist(), "uint32_t")
@@ -75,6 +77,14 @@ class Parts:
             f"{text}\n}}}};\n"
         )
         return f"{name}.bytes"
+
+
+def _some(values: NDArray[Any], least: int) -> NDArray[Any]:
+    """The same, or ``least`` zeros in place of none: C99 has no arrays of length 0.
+
+    A transposed convolution whose padding cuts off all that meets an input has no weights.
+    """
+    return values if values.size else np.zeros(least, values.dtype)
 
 
 def parts(plan: Plan) -> Parts:
