@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sudonet import cli
 from sudonet.cli import _choices
-from sudonet.deploy import compiler
+from sudonet.deploy import given
 from sudonet.deploy.c import plan, tools
 from sudonet.deploy.onnx_file import TARGETS
 from sudonet.experiments import GRIDS
@@ -106,7 +106,7 @@ def test_choices_are_those_of_the_package():
     assert values(_choices.PresetName) == list(PRESETS)
     assert values(_choices.EngineName) == list(ENGINES)
     assert values(_choices.DataSet) == list(_fetching.NAMES)
-    assert values(_choices.Weights) == [*compiler.WEIGHTS, "float32"]
+    assert values(_choices.Weights) == list(given.KINDS)
     assert values(_choices.Target) == list(TARGETS)
     assert values(_choices.Optimise) == list(plan.OPTIMISE)
     assert values(_choices.Mcu) == list(tools.MCUS)

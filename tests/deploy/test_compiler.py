@@ -333,7 +333,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="'none'"):
         deploy.compile(model, inputs=PIXELS, thresholds="none")
     with pytest.raises(deploy.CompileError, match="shape of an input is not known"):
-        deploy.compile(convolutional(sudonet.SUDO(4)), inputs=PIXELS)
+        deploy.compile(nn.Sequential(nn.Conv2d(1, 2, 3)), inputs=PIXELS)
     empty = nn.Sequential(nn.ConvTranspose2d(1, 1, 1, padding=(0, 2)))
     with pytest.raises(deploy.CompileError, match=r"0 has an empty output.*\(1, 1, 0\)"):
         deploy.compile(empty, inputs=PIXELS, shape=(1, 1, 4))

@@ -182,13 +182,13 @@ def test_squared_error_and_a_function_as_loss():
     inputs = torch.rand(200, 3)
     targets = inputs.sum(1, keepdim=True) / 3
     error = nn.functional.mse_loss
-    tuned = tune(model, (inputs, targets), loss="squared error", steps=200, learning_rate=0.01)
+    tuned = tune(model, (inputs, targets), loss="squared_error", steps=200, learning_rate=0.01)
     with torch.no_grad():
         assert error(tuned(inputs), targets) < error(model(inputs), targets) / 2
     same = tune(model, (inputs, targets), loss=error, steps=200, learning_rate=0.01)
     assert torch.equal(same[0].weight, tuned[0].weight)
     with pytest.raises(ValueError, match=r"outputs have shape \(100, 1\) and targets \(100,\)"):
-        tune(model, (inputs, targets[:, 0]), loss="squared error")
+        tune(model, (inputs, targets[:, 0]), loss="squared_error")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_squared_error_and_a_function_as_loss():
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
-        ({"loss": "hinge"}, "squared error or a function, got 'hinge'"),
+        ({"loss": "hinge"}, "squared_error or a function, got 'hinge'"),
         ({"weights": "int5"}, "weights must be one of int8.* got 'int5'"),
         ({"data": (torch.rand(3, 64), torch.arange(2))}, "got 3 and 2"),
         ({"data": (torch.rand(0, 64), torch.arange(0))}, "at least one, got 0 and 0"),

@@ -7,12 +7,13 @@ of weights that it is compiled with. test_zoo.py takes every entry to every back
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
 from sudonet import RSUDO, SUDO, deploy
@@ -21,8 +22,15 @@ from sudonet.deploy.layers import WEIGHTS
 from tests.deploy.random_models import AROUND, HALF_WORDS, PIXELS, random_model
 
 KINDS = tuple(WEIGHTS)
-UNEVEN = Grid.calibrated([-0.7, 1.0])
-WORDS = Grid.calibrated([-1.0, 1.0], bits=16)
+
+
+def covering(values: ArrayLike, bits: int = 8) -> Grid:
+    """The grid that covers some values. It counts as declared: its integers are codes."""
+    return replace(Grid.calibrated(values, bits), from_examples=False)
+
+
+UNEVEN = covering([-0.7, 1.0])
+WORDS = covering([-1.0, 1.0], bits=16)
 LEVELS = (2, 3, 4, 16, 100, 256)
 RANDOM = 24
 
@@ -300,7 +308,7 @@ SEQUENCES = {
             *(nn.Flatten(), nn.Linear(8, 2), SUDO(200, "sigmoid")),
         ),
         (3, 4),
-        Grid.calibrated(np.linspace(-1.5, 2.0, 24)),
+        covering(np.linspace(-1.5, 2.0, 24)),
     ),
     "sequences of single channels, codes": Entry(
         lambda: nn.Sequential(
@@ -345,7 +353,7 @@ POOLS = {
             *(nn.Conv2d(4, 5, 2, padding=1), SUDO(16), nn.Flatten(), nn.Linear(45, 3)),
         ),
         (3, 36, 36),
-        Grid.calibrated([0.0, 1.0]),
+        covering([0.0, 1.0]),
     ),
     "many levels, words": Entry(
         lambda: nn.Sequential(

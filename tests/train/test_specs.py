@@ -242,3 +242,14 @@ def test_a_result_says_what_it_is_and_compares_without_complaint(result):
     assert "diverged=None" in repr(result)
     assert "array" not in repr(result)
     assert result.seconds > 0
+
+
+def test_a_single_spec_is_named_with_the_way_out():
+    data = np.zeros((4, 2)), np.zeros((4, 1))
+    spec = Spec(sizes=(2, 1), steps=1)
+    with pytest.raises(TypeError, match=r"got a single one: use train\(\[spec\], data\)"):
+        train(spec, data)
+    with pytest.raises(TypeError, match="specs must be a list of them, got generator"):
+        train((s for s in [spec]), data)
+    with pytest.raises(TypeError, match="Spec or ConvolutionalSpec, got 'sudo-4'"):
+        train(["sudo-4"], data)

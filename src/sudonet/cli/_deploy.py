@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -37,7 +40,11 @@ def compile_(
     weights: Annotated[Weights, typer.Option(help="What weights become.")] = Weights.INT8,
     value_range: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--range", metavar="LOW,HIGH", help="The range of the inputs: 0,1."),
+        typer.Option(
+            "--range",
+            metavar="LOW,HIGH",
+            help="The range of the inputs: 0,1. Integers of 8 or 16 bits stand for it.",
+        ),
     ] = None,
     bits: Annotated[Bits, typer.Option(help="Of the input's integers.")] = Bits.EIGHT,
     shape: Annotated[
@@ -46,7 +53,10 @@ def compile_(
     ] = None,
     calibration: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Inputs (.npy) that give range and shape."),
+        typer.Option(
+            metavar="FILE",
+            help="Inputs (.npy), real values of any type, that give range and shape.",
+        ),
     ] = None,
     thresholds: Annotated[
         Thresholds,
@@ -79,7 +89,7 @@ def compile_(
             thresholds=thresholds.value,
         )
         found.save(out)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         fail(str(error))
     typer.echo(f"wrote {out}: {in_short(found)}")
 
@@ -112,7 +122,8 @@ def inspect(
     counts = None
     try:
         if data is not None:
-            counts = code_counts(found, _array(data))
+            with _warnings_in_one_line():
+                counts = code_counts(found, _array(data))
         for line in listing(found, counts):
             typer.echo(line)
         if picture is not None and counts is not None:
@@ -209,7 +220,7 @@ def _samples(network: IntegerNetwork, path: Path | None) -> NDArray[Any]:
         return _array(path)
     low, high = network.inputs.low, network.inputs.high
     drawn = np.random.default_rng(0).integers(low, high + 1, (16, *network.shape_in))
-    return drawn.astype(network.inputs.dtype)
+    return network.inputs.values(drawn)
 
 
 def size(
@@ -238,7 +249,10 @@ def run(
     network: NetworkFile,
     inputs: Annotated[
         Path,
-        typer.Argument(metavar="INPUT", help="One input or a batch (.npy): integers or reals."),
+        typer.Argument(
+            metavar="INPUT",
+            help="One input or a batch (.npy): real values, or integers that stand for --range.",
+        ),
     ],
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -246,6 +260,9 @@ def run(
     ] = None,
 ) -> None:
     """Run a network on inputs.
+
+    What calibrated a network can be passed in again and means the same: after --calibration
+    integers are real values. After --range integers of its 8 or 16 bits stand for the range.
 
     Example: sudonet run net.sudo input.npy
 
@@ -259,7 +276,8 @@ def run(
     array = _array(inputs)
     try:
         single = array.shape == found.shape_in
-        outputs = found(array)
+        with _warnings_in_one_line():
+            outputs = found(array)
     except (ValueError, TypeError) as error:
         fail(f"{inputs}: {error}")
     for line in described(found, outputs[None] if single else outputs):
@@ -272,6 +290,16 @@ def run(
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror or error}")
     typer.echo(f"wrote {out}: {outputs.dtype} of shape {by(outputs.shape) or 'one number'}")
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Say what a network warns of as one line, without the place in the source."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for one in found:
+        typer.echo(f"warning: {one.message}", err=True)
 
 
 def _network(path: Path) -> IntegerNetwork:

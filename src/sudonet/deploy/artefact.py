@@ -13,7 +13,7 @@ import mmap
 import os
 import secrets
 import struct
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,7 +44,9 @@ from sudonet.staircase import Staircase
 MAGIC = b"\x89SUDO\r\n\x1a"
 """As in PNG: a byte above 127 and line ends, which a transfer as text would change."""
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""The first says nothing of where the input's range came from: it was declared."""
+
 HEADER = struct.Struct("<8sIIQ8x32s")
 """Magic, version, bytes of the metadata, bytes of the data, 8 zeros, SHA-256."""
 
@@ -143,6 +145,9 @@ def dumps(network: IntegerNetwork) -> bytes:
         "output": network.output,
         "notes": network.notes,
     }
+    version = VERSIONS[network.inputs.from_examples]
+    if network.inputs.from_examples:
+        found["inputs_from_examples"] = True
     try:
         text = json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
         if len(text) > METADATA:
@@ -158,7 +163,7 @@ def dumps(network: IntegerNetwork) -> bytes:
             "lists, strings, numbers, True, False and None"
         )
     padding = bytes(-len(text) % ALIGNMENT)
-    header = HEADER.pack(MAGIC, VERSION, len(text), len(arrays.data), bytes(32))[:HASHED]
+    header = HEADER.pack(MAGIC, version, len(text), len(arrays.data), bytes(32))[:HASHED]
     digest = hashlib.sha256()
     for part in (header, text, padding, arrays.data):
         digest.update(part)
@@ -230,6 +235,8 @@ class _Writer:
         if type(value) in _TYPES:
             found["type"] = _TYPES[type(value)]
         for field in fields(value):
+            if field.name == "from_examples":  # of the network's input alone, which says it
+                continue
             item = getattr(value, field.name)
             kind = getattr(value, "weight_kind", "") if field.name == "weights" else ""
             found[field.name] = self.array(item, kind) if kind else self.json(item)
@@ -247,10 +254,10 @@ def _network(buffer: Buffer) -> IntegerNetwork:
     if len(buffer) < HEADER.size or buffer[: len(MAGIC)] != MAGIC:
         raise ArtefactError("this is not the file of an integer network")
     _, version, length, size, checksum = HEADER.unpack(buffer[: HEADER.size])
-    if version != VERSION:
+    if version not in VERSIONS:
         raise ArtefactError(
-            f"its format has version {version}, and this program reads version {VERSION}: "
-            "a newer sudonet may read it"
+            f"its format has version {version}, and this program reads versions up to "
+            f"{VERSIONS[-1]}: a newer sudonet may read it"
         )
     if length > METADATA:
         raise ArtefactError(f"its metadata has {length:,} bytes and the limit is {METADATA:,}")
@@ -267,7 +274,7 @@ def _network(buffer: Buffer) -> IntegerNetwork:
         )
     if any(buffer[24:32]) or any(buffer[end:start]):
         raise ArtefactError("bytes that must be 0 are not")
-    network = _Reader(buffer, start).network(metadata.parsed(buffer[HEADER.size : end]))
+    network = _Reader(buffer, start).network(metadata.parsed(buffer[HEADER.size : end]), version)
     check(network)
     return network
 
@@ -302,7 +309,7 @@ class _Reader:
             "fraction": metadata.whole,
         }
 
-    def network(self, value: Any) -> IntegerNetwork:
+    def network(self, value: Any, version: int) -> IntegerNetwork:
         readers: dict[str, Read] = {
             "inputs": _grid,
             "shape_in": metadata.shape,
@@ -310,9 +317,13 @@ class _Reader:
             "output": metadata.string,
             "notes": metadata.mapping,
         }
+        if version > 1:
+            readers["inputs_from_examples"] = metadata.flag
         found = metadata.record(value, "metadata", readers)
         if self.start + self.end != len(self.buffer):
             raise ArtefactError("there are bytes after the last array")
+        from_examples = found.pop("inputs_from_examples", False)
+        found["inputs"] = replace(found["inputs"], from_examples=from_examples)
         return IntegerNetwork(**found)
 
     def layers(self, value: Any, where: str) -> tuple[Layer, ...]:

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from sudonet.deploy import reference
 from sudonet.deploy.compiler import compile as compiled
+from sudonet.deploy.given import Data, check_model, inputs_and_targets, precision
 from sudonet.deploy.grid import array_of
 from sudonet.deploy.layers import Affine, Layer, MaxPool, SharedThresholds, image
-from sudonet.deploy.network import IntegerNetwork
+from sudonet.deploy.network import Inputs, IntegerNetwork
 from sudonet.staircase import Staircase
 from sudonet.units import StaircaseUnit
 
@@ -57,14 +58,13 @@ class Comparison:
     float64_codes: dict[int, float]
 
 
-def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor]) -> Comparison:
-    """Run both on the same inputs: real values, or integers of the network's input."""
-    inputs, targets = data
-    if len(inputs) != len(targets) or not len(inputs):
-        raise ValueError(
-            f"data must be inputs and as many targets, at least one, got {len(inputs)} "
-            f"and {len(targets)}"
-        )
+def compare(model: nn.Module, integer: IntegerNetwork, data: Data) -> Comparison:
+    """Run both on the same inputs, as the network takes them: real values or codes."""
+    check_model(model)
+    if not isinstance(integer, IntegerNetwork):
+        found = type(integer).__name__
+        raise TypeError(f"the second must be what deploy.compile made of the model, got {found}")
+    inputs, targets = inputs_and_targets(data)
     used = copy.deepcopy(model).cpu().eval()
     emitted = _recorded(used)
     wanted = array_of(targets)
@@ -76,7 +76,7 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
         integers, _ = integer.integers(inputs[chunk])
         emitted.clear()
         with torch.no_grad():
-            outputs = array_of(used(_real(inputs[chunk], integer, used)))
+            outputs = array_of(used(_real(inputs[chunk], integers, integer, used)))
         made = list(reference.run(integer.layers, integers, np.float64))
         tally.outputs(outputs, integer.real(made[-1]), wanted[chunk], classes)
         tally.units(made, emitted)
@@ -84,12 +84,11 @@ def compare(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tenso
     return tally.result()
 
 
-def _real(inputs: Tensor, integer: IntegerNetwork, model: nn.Module) -> Tensor:
-    """Inputs for the model: integers become the values that they stand for."""
-    kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if inputs.is_floating_point():
-        return inputs.detach().cpu().to(kind)
-    return torch.from_numpy(integer.inputs.values(inputs.cpu().numpy())).to(kind)
+def _real(inputs: Inputs, integers: Numbers, network: IntegerNetwork, model: nn.Module) -> Tensor:
+    """Inputs for the model: codes become the values that they stand for."""
+    codes = network.takes_as_codes(inputs)
+    real = network.inputs.values(integers) if codes else array_of(inputs)
+    return torch.from_numpy(real.astype(np.float64)).to(precision(model))
 
 
 def _recorded(model: nn.Module) -> Emitted:
@@ -142,6 +141,11 @@ class _Tally:
     def outputs(self, model: Numbers, network: Numbers, targets: Numbers, classes: bool) -> None:
         if classes:
             one, two = _class(model), _class(network)
+            if one.shape != targets.shape:
+                raise ValueError(
+                    f"targets that are classes must have shape {one.shape}, got {targets.shape}; "
+                    "targets that are outputs must be real numbers"
+                )
             self.answers.append(np.all(_rows(one == two), 1))
             self.before.append(_rows(one == targets).mean(1))
             self.after.append(_rows(two == targets).mean(1))

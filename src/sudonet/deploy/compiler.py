@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from sudonet.deploy.grid import Grid, array_of
+from sudonet.deploy.errors import CompileError, no_layer_to_fold_into, not_at_the_end
+from sudonet.deploy.given import Kind, check_model, examples_of, grid_of, shape_of, weight_kinds
+from sudonet.deploy.grid import Grid
 from sudonet.deploy.layers import (
     ACCUMULATOR,
     FIXED,
-    WEIGHTS,
     Affine,
     After,
     ChannelThresholds,
@@ -24,7 +24,6 @@ from sudonet.deploy.layers import (
     RealScores,
     RealThresholds,
     Scores,
-    Shape,
     SharedThresholds,
     SumPool,
     accumulator_bounds,
@@ -32,7 +31,6 @@ from sudonet.deploy.layers import (
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.quantise import quantise
 from sudonet.deploy.steps import (
-    CompileError,
     Norm,
     Output,
     Pool,
@@ -53,11 +51,11 @@ SHARED_ERROR = 2.0**-16
 
 def compile(  # noqa: A001
     model: nn.Module | ExportedProgram,
-    weights: str | Mapping[str, str] = "int8",
+    weights: Kind | Mapping[str, Kind] = "int8",
     calibration: ArrayLike | Tensor | None = None,
     *,
-    inputs: Grid | None = None,
-    shape: Sequence[int] | None = None,
+    inputs: Grid | Sequence[float] | None = None,
+    shape: int | Sequence[int] | None = None,
     thresholds: str = "auto",
 ) -> IntegerNetwork:
     """The integer network that a trained model becomes.
@@ -71,13 +69,14 @@ def compile(  # noqa: A001
     weights
         ``int8``, ``int4``, ``ternary``, ``binary`` or ``float32``, which leaves them as they
         are; or a mapping from a layer's path in the model to one of these (``int8`` for
-        layers that it does not name).
+        layers that it does not name). ``torch.int8`` and ``torch.float32`` will do.
     calibration
-        Examples of inputs, a batch of real values. They give the shape of an input and,
-        without ``inputs``, its range.
+        Examples of inputs, a batch of real values of any type. They give the shape of an input
+        and, without ``inputs``, its range. The network takes the same array and means the
+        same: integers are real values to it, too.
     inputs
-        What the input's integers stand for; ``Grid.of_range(0, 1)`` takes uint8 pixels as they
-        are for a model that was trained on pixels between 0 and 1.
+        What the input's integers stand for; ``Grid.of_range(0, 1)`` or ``(0, 1)`` declares that
+        uint8 pixels stand for 0 to 1, as a model needs them that was trained on such values.
     shape
         Of one example; not needed with ``calibration`` or if the first layer is a Linear.
     thresholds
@@ -97,10 +96,11 @@ def compile(  # noqa: A001
     """
     if thresholds not in ("auto", "channel", "shared"):
         raise ValueError(f"thresholds must be auto, channel or shared, got {thresholds!r}")
-    examples = None if calibration is None else array_of(calibration)
-    grid = _input_grid(inputs, examples)
+    check_model(model, program=True)
+    examples = examples_of(calibration)
+    grid = grid_of(inputs, examples)
     if not isinstance(model, ExportedProgram):
-        model = exported(model, _example_shape(model, shape, examples))
+        model = exported(model, shape_of(model, shape, examples))
     shape_in, found = steps(model)
     chain = _arranged(found)
     kinds = weight_kinds(weights, [s.path for s in chain if isinstance(s, Products)])
@@ -121,47 +121,6 @@ def compile(  # noqa: A001
     return IntegerNetwork(grid, shape_in, tuple(layers), output)
 
 
-def _input_grid(inputs: Grid | None, examples: NDArray[Any] | None) -> Grid:
-    if inputs is not None:
-        return inputs
-    if examples is None:
-        raise CompileError(
-            "the range of the inputs is not known: give inputs=Grid.of_range(0, 1) for pixels "
-            "that were divided by 255, or calibration=examples"
-        )
-    return Grid.calibrated(examples)
-
-
-def _example_shape(
-    model: nn.Module, shape: Sequence[int] | None, examples: NDArray[Any] | None
-) -> Shape:
-    if shape is not None:
-        return tuple(shape)
-    if examples is not None:
-        return tuple(examples.shape[1:])
-    first = next((m for m in model.modules() if not list(m.children())), None)
-    if isinstance(first, nn.Linear):
-        return (first.in_features,)
-    raise CompileError(
-        "the shape of an input is not known: give shape=(1, 28, 28), say, or calibration=examples"
-    )
-
-
-def weight_kinds(weights: str | Mapping[str, str], paths: list[str]) -> dict[str, str]:
-    """The kind of weights of every layer in ``paths``."""
-    known = (*WEIGHTS, "float32")
-    given = {} if isinstance(weights, str) else dict(weights)
-    for path in given:
-        if path not in paths:
-            raise CompileError(f"weights names {path!r}, but the layers are {', '.join(paths)}")
-    usual = weights if isinstance(weights, str) else "int8"
-    kinds = {path: given.get(path, usual) for path in paths}
-    for kind in kinds.values():
-        if kind not in known:
-            raise CompileError(f"weights must be one of {', '.join(known)}, got {kind!r}")
-    return kinds
-
-
 def _arranged(found: list[Step]) -> list[Step]:
     """Norms folded into the layer before them, maxima moved behind units, the order checked."""
     chain: list[Step] = []
@@ -169,10 +128,8 @@ def _arranged(found: list[Step]) -> list[Step]:
         last = chain[-1] if chain else None
         if isinstance(step, Norm):
             if not isinstance(last, Products):
-                raise CompileError(
-                    f"{step.path} has no layer to be folded into: BatchNorm must follow a Linear "
-                    "or a convolution"
-                )
+                pooling = last.path if isinstance(last, Pool) and last.kind == "max" else None
+                raise no_layer_to_fold_into(step.path, pooling, bool((step.factor > 0).all()))
             chain[-1] = _folded(last, step)
         elif (
             isinstance(step, Unit)
@@ -187,10 +144,7 @@ def _arranged(found: list[Step]) -> list[Step]:
     for place, step in enumerate(chain):
         before = chain[place - 1] if place else None
         if isinstance(before, Output):
-            raise CompileError(
-                f"{before.path} ({before.kind}) can only be the end of a network: "
-                'sudonet.convert(model, "sudo-16") replaces activations by units'
-            )
+            raise not_at_the_end(before.path, before.kind, getattr(step, "kind", ""))
         if isinstance(step, Unit) and not isinstance(before, Products):
             raise CompileError(f"{step.path} must follow a Linear or a convolution")
         if isinstance(step, Unit) and Grid.of_unit(step.staircase).high > 255:

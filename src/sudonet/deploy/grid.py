@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,9 @@ class Grid:
         number of levels no level is 0.
     low, high
         The smallest and the largest integer.
+    from_examples
+        The grid was found from examples. A network then takes arrays of integers as real
+        values, as the examples were; otherwise integers of the grid's type are its codes.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Grid:
     zero: float
     low: int
     high: int
+    from_examples: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.scale) and self.scale > 0):
@@ -79,7 +83,7 @@ class Grid:
 
     @classmethod
     def calibrated(cls, values: ArrayLike, bits: int = 8) -> Grid:
-        """The grid that covers ``values`` and has an integer for 0."""
+        """The grid that covers ``values``, real ones of any type, and has an integer for 0."""
         seen = np.asarray(values, np.float64)
         if not seen.size or not np.isfinite(seen).all():
             raise ValueError("calibration needs at least one value, and only finite ones")
@@ -92,7 +96,7 @@ class Grid:
         # Moving zero to an integer shifts both ends by up to half a step: widen to cover them.
         needed = [low / (grid.low - zero) if low < 0 else 0.0]
         needed.append(high / (grid.high - zero) if high > 0 else 0.0)
-        return cls(max(needed), zero, grid.low, grid.high)
+        return cls(max(needed), zero, grid.low, grid.high, from_examples=True)
 
     @classmethod
     def of_unit(cls, unit: Staircase) -> Grid:
@@ -127,6 +131,12 @@ class Grid:
         return np.clip(np.rint(real / self.scale + self.zero), self.low, self.high).astype(
             self.dtype
         )
+
+    def outside(self, values: ArrayLike) -> int:
+        """How many of the values lie more than one step beyond the ends."""
+        real = np.asarray(values)
+        low, high = self.values([self.low - 1, self.high + 1])
+        return int(np.count_nonzero((real < low) | (real > high)))
 
     @property
     def reach(self) -> int:

@@ -60,9 +60,10 @@ def by(shape: Shape) -> str:
 def in_short(network: IntegerNetwork) -> str:
     """Layers, weights and inputs of a network in a few words."""
     weights = sum(layer.weight_bytes for layer in network.layers if isinstance(layer, Affine))
+    kind = "real values" if network.inputs.from_examples else f"of {network.inputs.dtype}"
     return (
         f"{len(network.layers)} layers, {readable(weights)} of weights, "
-        f"takes {by(network.shape_in)} of {network.inputs.dtype}"
+        f"takes {by(network.shape_in)} {kind}"
     )
 
 
@@ -77,6 +78,8 @@ def listing(
     grid = network.inputs
     low, high = grid.values([grid.low, grid.high])
     span = f"{grid.low} to {grid.high} for {low:.6g} to {high:.6g}"
+    if grid.from_examples:
+        span += " (found from examples: integers are real values)"
     lines = [
         f"input: {by(network.shape_in)}, {grid.dtype} {span}; output: {network.output}",
         *aligned(table, LEFT),

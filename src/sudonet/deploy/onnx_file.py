@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from sudonet.deploy import onnx_exact
 from sudonet.deploy.layers import Affine, MaxPool, RealThresholds, Scores, SumPool, image
@@ -28,7 +27,7 @@ from sudonet.deploy.steps import CompileError
 from sudonet.staircase import Staircase
 
 if TYPE_CHECKING:
-    from sudonet.deploy.network import IntegerNetwork
+    from sudonet.deploy.network import Inputs, IntegerNetwork
 
 TARGETS = ("onnxruntime", "openvino")
 OPERATORS = {"": 17}
@@ -109,7 +108,7 @@ def to_onnx(
     )
 
 
-def agreement(network: IntegerNetwork, path: str | Path, x: NDArray[Any] | Tensor) -> float:
+def agreement(network: IntegerNetwork, path: str | Path, x: Inputs) -> float:
     """The share of examples for which a file gives what the network gives.
 
     ONNX Runtime runs the file with its defaults. An example agrees if the indices of an
@@ -123,7 +122,7 @@ def agreement(network: IntegerNetwork, path: str | Path, x: NDArray[Any] | Tenso
     path
         The file.
     x
-        A batch of input integers, or of real values.
+        A batch of inputs, as the network takes them.
     """
     try:
         import onnxruntime  # type: ignore[import-untyped]

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import nn
 
 from sudonet._text import aligned, readable
 from sudonet.deploy.comparison import compare
+from sudonet.deploy.given import Data
 from sudonet.deploy.layers import Affine, Layer, MaxPool
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.deploy.sizes import (
@@ -136,7 +137,7 @@ class Report:
         yield from map(Text, _notes(self))
 
 
-def report(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor]) -> Report:
+def report(model: nn.Module, integer: IntegerNetwork, data: Data) -> Report:
     """Compare a model with the integer network that was compiled from it.
 
     Parameters
@@ -146,8 +147,8 @@ def report(model: nn.Module, integer: IntegerNetwork, data: tuple[Tensor, Tensor
     integer
         The network from :func:`~sudonet.deploy.compile`.
     data
-        Inputs as the model takes them, or integers as the network does; and targets:
-        integers are classes, anything else is what the outputs should be.
+        Inputs as the network takes them, and targets: integers are classes, anything else is
+        what the outputs should be. Arrays, tensors, or a DataLoader of such pairs.
 
     Examples
     --------

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from sudonet.deploy.errors import CompileError as CompileError
+from sudonet.deploy.errors import cannot_be_compiled, is_recurrent, recurrent
+from sudonet.deploy.given import STORE_WEIGHTS
 from sudonet.deploy.layers import Pair, Shape
 from sudonet.staircase import Staircase
 
 Real: TypeAlias = NDArray[np.float64]
-
-
-class CompileError(ValueError):
-    """A model cannot become an integer network; the message names the module and a way out."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,34 @@ Step: TypeAlias = Products | Norm | Unit | Pool | Output
 
 def exported(model: nn.Module, shape: Shape) -> ExportedProgram:
     """The graph of ``model`` in evaluation mode, for examples of ``shape``."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase):  # torch.export warns of their weights
+            raise recurrent(f"{path or 'the model'} ({type(module).__name__})")
     used = copy.deepcopy(model).cpu().eval()
     kinds = {p.dtype for p in used.parameters() if p.is_floating_point()}
     try:
         example = torch.zeros(2, *shape, dtype=kinds.pop() if len(kinds) == 1 else torch.float32)
-        return torch.export.export(used, (example,))
-    except Exception as error:  # torch.export raises whatever the model's own code does
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        with torch.no_grad():
+            used(example)
+    except Exception as error:  # whatever the model's own code raises
         raise CompileError(
-            f"torch.export cannot trace the model with an input of shape {shape}: {first}. Its "
-            "forward must be plain tensor code, without branches that depend on the data"
+            f"the model cannot run on an input of shape {shape}: {_reason(error)}; give the shape "
+            "of one example that it takes, without the batch's axis"
         ) from error
+    try:
+        return torch.export.export(used, (example,))
+    except Exception as error:
+        raise CompileError(
+            f"torch.export cannot trace the model with an input of shape {shape}: "
+            f"{_reason(error)}. Its forward must be plain tensor code, without branches that "
+            "depend on the data"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error's message."""
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return first.rstrip(".")
 
 
 def steps(program: ExportedProgram) -> tuple[Shape, list[Step]]:
@@ -138,6 +154,9 @@ class _Graph:
         self.results = signature.user_outputs
 
     def input(self) -> tuple[Node, Shape]:
+        for node in self.program.graph.nodes:
+            if is_recurrent(str(node.target)):  # such layers have several outputs
+                raise recurrent(_path(node))
         inputs = [n for n in self.program.graph.nodes if n.name in self.inputs]
         if len(inputs) != 1 or len(self.results) != 1:
             raise CompileError(
@@ -165,11 +184,8 @@ class _Graph:
         name = str(node.target).removesuffix(".default")
         reader = _READERS.get(name)
         if reader is None:
-            raise CompileError(
-                f"{_path(node)} cannot be compiled ({name}): use Linear, Conv1d, Conv2d, "
-                "ConvTranspose2d, BatchNorm, Flatten, max or average pooling and SUDO or R-SUDO "
-                "units; sudonet.convert replaces other activations by units"
-            )
+            last = all(user.op == "output" for user in node.users)
+            raise cannot_be_compiled(_path(node), name, last=last)
         return reader(self, node)
 
     def tensor(self, argument: Any) -> Real:
@@ -177,7 +193,8 @@ class _Graph:
         name = self.tensors.get(argument.name)
         if name is None:
             raise CompileError(
-                f"{_path(argument)} is computed and used as a weight: weights must be stored"
+                f"{_path(argument)} is computed and used as a weight: store it, where it is "
+                f"parametrized by {STORE_WEIGHTS}"
             )
         state: dict[str, Any] = {**self.program.state_dict, **self.program.constants}
         value: Tensor = state[name]

@@ -12,8 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sudonet.deploy.compiler import weight_kinds as weight_kinds
+from sudonet.deploy.given import (
+    Data,
+    Kind,
+    check_model,
+    inputs_and_targets,
+    precision,
+    weight_kinds,
+)
 from sudonet.deploy.layers import WEIGHTS
+from sudonet.deploy.network import Codes
 from sudonet.deploy.quantise import quantise
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -29,13 +37,13 @@ SCALE_BITS = 17
 
 def tune(
     model: nn.Module,
-    data: tuple[Tensor, Tensor],
-    weights: str | Mapping[str, str] = "int8",
+    data: Data,
+    weights: Kind | Mapping[str, Kind] = "int8",
     *,
     steps: int = 1000,
     batch_size: int = 100,
     learning_rate: float = 0.001,
-    loss: str | Loss = "cross-entropy",
+    loss: str | Loss = "cross_entropy",
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> nn.Module:
@@ -52,14 +60,16 @@ def tune(
     model
         Trained, with float32 or float64 weights. It stays as it is.
     data
-        Inputs and targets, as many of one as of the other.
+        Inputs and targets, as many of one as of the other: arrays, tensors, or a DataLoader of
+        such pairs, all of which is held in memory. Integers are real values here, as there is
+        no grid yet: ``grid.values(pixels)`` are those of declared inputs.
     weights
         As in :func:`~sudonet.deploy.compile`: a kind, or a mapping from a layer's path.
         ``float32`` layers train without rounding.
     steps, batch_size, learning_rate
         Of Adam. The learning rate falls linearly to 0.
     loss
-        ``cross-entropy`` for targets that are classes, ``squared error``, or a function of
+        ``cross_entropy`` for targets that are classes, ``squared_error``, or a function of
         outputs and targets.
     seed
         Of the order of the data, which is all that is random.
@@ -80,7 +90,8 @@ def tune(
     >>> len(tuned[0].weight[0].abs().unique()) <= 2  # a scale for each output, and 0
     True
     """
-    inputs, targets = _checked(data)
+    check_model(model)
+    inputs, targets = _tensors(data, model, loss)
     for name, number in (("steps", steps), ("batch_size", batch_size)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
@@ -88,6 +99,7 @@ def tune(
         raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
     tuned = copy.deepcopy(model).eval()
     measure = _loss(loss, tuned)
+    _check_fit(tuned, inputs, targets, loss)
     rounded = _rounded_layers(tuned, weights)
     optimiser = torch.optim.Adam(tuned.parameters(), learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
@@ -167,7 +179,7 @@ class _Rounded:
         return split.transpose(1, 2).reshape(weight.shape)
 
 
-def _rounded_layers(model: nn.Module, weights: str | Mapping[str, str]) -> list[_Rounded]:
+def _rounded_layers(model: nn.Module, weights: Kind | Mapping[str, Kind]) -> list[_Rounded]:
     found = {path: m for path, m in model.named_modules() if isinstance(m, LAYERS)}
     kinds = weight_kinds(weights, list(found))
     for path, module in found.items():
@@ -197,14 +209,46 @@ def _shortened(scales: NDArray[np.float64]) -> NDArray[np.float64]:
     return short
 
 
-def _checked(data: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    inputs, targets = data
-    if len(inputs) != len(targets) or not len(inputs):
+def _tensors(data: Data, model: nn.Module, loss: str | Loss) -> tuple[Tensor, Tensor]:
+    """Inputs and targets where the model is, and of the types that it and the loss take."""
+    inputs, targets = inputs_and_targets(data)
+    if isinstance(inputs, Codes):
+        raise TypeError("tune takes real values, got codes: give network.inputs.values(codes)")
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    wanted = targets.dtype
+    if loss == "squared_error":
+        wanted = precision(model)
+    elif loss == "cross_entropy" and not targets.is_floating_point():
+        wanted = torch.long
+    return inputs.to(device, precision(model)), targets.to(device, wanted)
+
+
+def _check_fit(model: nn.Module, inputs: Tensor, targets: Tensor, loss: str | Loss) -> None:
+    """Try one example, so that a wrong shape is named before anything is trained."""
+    try:
+        with torch.no_grad():
+            outputs = model(inputs[:1])
+    except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(
-            f"data must be inputs and as many targets, at least one, got {len(inputs)} "
-            f"and {len(targets)}"
+            f"the model cannot run on inputs of shape {tuple(inputs.shape)}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    probabilities = targets.is_floating_point() and targets.shape[1:] == outputs.shape[1:]
+    if loss != "cross_entropy" or probabilities:
+        return
+    classes = outputs.shape[1]
+    if targets.is_floating_point() or targets.shape[1:] != outputs.shape[2:]:
+        raise ValueError(
+            f"targets of cross_entropy must be classes, integers of shape "
+            f"{(len(targets), *outputs.shape[2:])}, got {targets.dtype} of {tuple(targets.shape)}; "
+            "squared_error takes real numbers"
         )
-    return inputs, targets
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= classes:
+        raise ValueError(
+            f"targets must be classes from 0 to {classes - 1}, as the model has {classes} outputs, "
+            f"got {low} to {high}"
+        )
 
 
 def _batches(length: int, size: int, seed: int) -> Iterator[Tensor]:
@@ -217,17 +261,17 @@ def _batches(length: int, size: int, seed: int) -> Iterator[Tensor]:
 def _loss(loss: str | Loss, model: nn.Module) -> Loss:
     if callable(loss):
         return loss
-    if loss == "cross-entropy":
+    if loss == "cross_entropy":
         *_, last = model.modules()
         if isinstance(last, nn.Softmax):
             raise ValueError(
-                "the model ends in a softmax, but cross-entropy takes logits: give "
+                "the model ends in a softmax, but cross_entropy takes logits: give "
                 "loss=lambda outputs, targets: nn.functional.nll_loss(outputs.log(), targets)"
             )
         return nn.functional.cross_entropy
-    if loss == "squared error":
+    if loss == "squared_error":
         return _squared_error
-    raise ValueError(f"loss must be cross-entropy, squared error or a function, got {loss!r}")
+    raise ValueError(f"loss must be cross_entropy, squared_error or a function, got {loss!r}")
 
 
 def _squared_error(outputs: Tensor, targets: Tensor) -> Any:

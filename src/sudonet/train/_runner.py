@@ -109,6 +109,7 @@ def stream(
         Called with each network that did not diverge, in the thread that trained it; what
         it returns becomes the result's ``measures``.
     """
+    _check_specs(specs)
     if not isinstance(data, Data):
         classes = next((s.output_shape[0] for s in specs if s.loss == "cross_entropy"), None)
         data = Data.of(*data, classes=classes)
@@ -121,6 +122,16 @@ def stream(
         by_engine[chosen(spec)].append((index, spec))
     tracker = _Tracker(sum(spec.steps for spec in specs), progress)
     return _results(by_engine, data, threads if device == "cpu" else 1, tracker, judge)
+
+
+def _check_specs(specs: object) -> None:
+    if isinstance(specs, AnySpec):
+        raise TypeError("specs must be a list of them, got a single one: use train([spec], data)")
+    if not isinstance(specs, Sequence) or isinstance(specs, str):
+        raise TypeError(f"specs must be a list of them, got {type(specs).__name__}")
+    for spec in specs:
+        if not isinstance(spec, AnySpec):
+            raise TypeError(f"specs must be a list of Spec or ConvolutionalSpec, got {spec!r}")
 
 
 def _results(
