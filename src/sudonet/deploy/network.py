@@ -197,8 +197,8 @@ class IntegerNetwork:
         >>> model = nn.Sequential(nn.Linear(4, 3), SUDO(16), nn.Linear(3, 2))
         >>> network = deploy.compile(model, calibration=np.array([[0.0, 1.0, 2.0, 8.0]]))
         >>> same = network(network.codes([0, 32, 64, 255])) == network([0.0, 1.0, 2.0, 8.0])
-        >>> same.all()
-        np.True_
+        >>> bool(same.all())
+        True
         """
         batch, single = self._batch(array_of(x))
         found = self._as_codes(batch)
