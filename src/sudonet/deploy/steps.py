@@ -88,22 +88,26 @@ def exported(model: nn.Module, shape: Shape) -> ExportedProgram:
             raise recurrent(f"{path or 'the model'} ({type(module).__name__})")
     used = copy.deepcopy(model).cpu().eval()
     kinds = {p.dtype for p in used.parameters() if p.is_floating_point()}
+    kind = kinds.pop() if len(kinds) == 1 else torch.float32
     try:
-        example = torch.zeros(2, *shape, dtype=kinds.pop() if len(kinds) == 1 else torch.float32)
-        with torch.no_grad():
-            used(example)
-    except Exception as error:  # whatever the model's own code raises
-        raise CompileError(
-            f"the model cannot run on an input of shape {shape}: {_reason(error)}; give the shape "
-            "of one example that it takes, without the batch's axis"
-        ) from error
-    try:
-        return torch.export.export(used, (example,))
-    except Exception as error:
+        return torch.export.export(used, (torch.zeros(2, *shape, dtype=kind),))
+    except Exception as error:  # torch.export raises whatever the model's own code does
+        _check_runs(used, shape, kind)
         raise CompileError(
             f"torch.export cannot trace the model with an input of shape {shape}: "
             f"{_reason(error)}. Its forward must be plain tensor code, without branches that "
             "depend on the data"
+        ) from error
+
+
+def _check_runs(model: nn.Module, shape: Shape, kind: torch.dtype) -> None:
+    try:
+        with torch.no_grad():
+            model(torch.zeros(2, *shape, dtype=kind))
+    except Exception as error:  # whatever the model's own code raises
+        raise CompileError(
+            f"the model cannot run on an input of shape {shape}: {_reason(error)}; give the shape "
+            "of one example that it takes, without the batch's axis"
         ) from error
 
 
