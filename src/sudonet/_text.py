@@ -1,4 +1,4 @@
-"""Tables and sizes as plain text."""
+"""Tables, sizes and foreign text as plain text."""
 
 from __future__ import annotations
 
@@ -55,3 +55,22 @@ def readable(size: int) -> str:
         return f"{size:,} B"
     power = min((size.bit_length() - 1) // 10, 4)
     return f"{size / 1024**power:,.1f} {' KMGT'[power]}iB"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Text from a file or another program, as a terminal may show it.
+
+    Control characters, escape sequences and marks that reorder text become escapes, as
+    ``repr`` shows them; the characters in ``keep`` stay.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31m b\u202e\n"))
+    a\x1b[31m b\u202e\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode()
+        for one in text
+    )

@@ -8,8 +8,9 @@ from typing import Annotated, Optional
 import typer
 
 from sudonet import _settings
+from sudonet._text import printable
 from sudonet.cli._choices import DataSet
-from sudonet.cli._fail import fail
+from sudonet.cli._fail import fail, say, stop
 from sudonet.cli._group import Group
 
 app = typer.Typer(
@@ -38,8 +39,9 @@ def list_data() -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for line in lines:
-        text = "\n".join(part for part in (line.used, line.files, line.advice) if part)
-        table.add_row(line.name, text, style="red" if line.wrong else None)
+        parts = (line.used, line.files, line.advice)
+        text = "\n".join(printable(part, keep="\n") for part in parts if part)
+        table.add_row(printable(line.name), text, style="red" if line.wrong else None)
     Console(markup=False, highlight=False).print(table)
     if any(line.wrong for line in lines):
         raise typer.Exit(1)
@@ -85,19 +87,22 @@ def fetch(
         chosen = wanted([name.value for name in names or []], into, accept_terms=accept_terms)
     except (DataError, ValueError) as error:
         fail(str(error))
-    with Bars() as bars:
-        for name in chosen:
-            try:
-                (fetched,) = fetch_data([name], into, bars.show, accept_terms=accept_terms)
-            except DataError as error:
-                failures.append(str(error))
-                continue
-            origin = f"from {fetched.source}" if fetched.source else "was there already"
-            done += [f"{name}: no success with {failure}" for failure in fetched.failures]
-            done.append(f"{name}: {fetched.folder}, {origin}")
+    try:
+        with Bars() as bars:
+            for name in chosen:
+                try:
+                    (fetched,) = fetch_data([name], into, bars.show, accept_terms=accept_terms)
+                except DataError as error:
+                    failures.append(str(error))
+                    continue
+                origin = f"from {fetched.source}" if fetched.source else "was there already"
+                done += [f"{name}: no success with {failure}" for failure in fetched.failures]
+                done.append(f"{name}: {fetched.folder}, {origin}")
+    except KeyboardInterrupt as error:
+        stop(error, f"what was fetched is in {into}; the same command continues")
     for line in done:
-        typer.echo(line)
+        say(line)
     if failures:
-        fail("\n".join(failures))
+        fail(*failures)
     if into != usual:
-        typer.echo(f"To have them used: export {_settings.DATA}={into.resolve()}")
+        say(f"To have them used: export {_settings.DATA}={into.resolve()}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from sudonet.cli._choices import Bits, Format, Mcu, Optimise, Target, Thresholds, Weights
-from sudonet.cli._fail import fail
+from sudonet.cli._fail import fail, say
 from sudonet.cli._models import model_of
 from sudonet.cli._options import check_picture
 
@@ -91,7 +91,7 @@ def compile_(
         found.save(out)
     except (ValueError, TypeError) as error:
         fail(str(error))
-    typer.echo(f"wrote {out}: {in_short(found)}")
+    say(f"wrote {out}: {in_short(found)}")
 
 
 def inspect(
@@ -125,10 +125,10 @@ def inspect(
             with _warnings_in_one_line():
                 counts = code_counts(found, _array(data))
         for line in listing(found, counts):
-            typer.echo(line)
+            say(line)
         if picture is not None and counts is not None:
             draw_codes(found, counts).savefig(picture)
-            typer.echo(f"wrote {picture}")
+            say(f"wrote {picture}")
     except (ValueError, TypeError) as error:
         fail(f"{data}: {error}" if data is not None else str(error))
     except OSError as error:
@@ -190,7 +190,7 @@ def export(
         fail(str(error))
     except OSError as error:
         fail(f"cannot write {path}: {error.strerror or error}")
-    typer.echo(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def _to_c(
@@ -203,12 +203,12 @@ def _to_c(
 ) -> None:
     made = network.to_c(folder, name, optimise=optimise, samples=inputs)
     files = [made.source, made.header, *([made.main] if made.main else [])]
-    typer.echo(f"wrote {', '.join(map(str, files))}")
+    say(f"wrote {', '.join(map(str, files))}")
     if run_it and inputs is not None:
         from sudonet.deploy import c
 
         checked = c.check(network, inputs, folder, name, optimise=optimise)
-        typer.echo(checked.report)
+        say(checked.report)
         if not checked.passed:
             raise typer.Exit(1)
 
@@ -240,7 +240,7 @@ def size(
 
     found = _network(network)
     try:
-        typer.echo(c.size(found, mcu.value, optimise=optimise.value))
+        say(c.size(found, mcu.value, optimise=optimise.value))
     except (RuntimeError, ValueError) as error:
         fail(str(error))
 
@@ -281,7 +281,7 @@ def run(
     except (ValueError, TypeError) as error:
         fail(f"{inputs}: {error}")
     for line in described(found, outputs[None] if single else outputs):
-        typer.echo(line)
+        say(line)
     if out is None:
         return
     try:
@@ -289,7 +289,7 @@ def run(
             np.save(file, outputs, allow_pickle=False)
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror or error}")
-    typer.echo(f"wrote {out}: {outputs.dtype} of shape {by(outputs.shape) or 'one number'}")
+    say(f"wrote {out}: {outputs.dtype} of shape {by(outputs.shape) or 'one number'}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import typer
 
 import sudonet
+from sudonet._text import printable
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def doctor() -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        table.add_row(finding.name, finding.text, style="red" if finding.wrong else None)
+        table.add_row(finding.name, printable(finding.text), style="red" if finding.wrong else None)
     Console(markup=False, highlight=False).print(table)
     if any(finding.wrong for finding in findings):
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sudonet.cli._fail import fail
+from sudonet.cli._fail import fail, say, stop
 from sudonet.cli._options import STORE, StorePath, figures_folder
 from sudonet.cli._results import rows_and_note
 
@@ -51,9 +51,9 @@ def report(
             f"cannot write to {error.filename or out}: {error.strerror or error}. Choose another "
             "folder by --out"
         )
-    except KeyboardInterrupt:
-        fail(f"stopped: {out} may have some of the files")
+    except KeyboardInterrupt as error:
+        stop(error, f"{out} may have some of the files; the same command writes them all")
     finally:
         if bars.live.is_started:
             bars.stop()
-    typer.echo(f"wrote {page}")
+    say(f"wrote {page}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 
 import typer
 
 from sudonet.cli import _options
 from sudonet.cli._choices import EngineName, Executor, PresetName
-from sudonet.cli._fail import fail
+from sudonet.cli._ends import end_at_once
+from sudonet.cli._fail import fail, say, stop
 from sudonet.cli._group import Group
 from sudonet.cli._options import STORE, StorePath, figures_folder
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from sudonet.study.plan import Plan
     from sudonet.study.store import Row, Store
     from sudonet.study.view import View
+
+MOST_REASONS = 3
+"""Reasons of failures that a run lists at its end; the store has them all."""
 
 app = typer.Typer(cls=Group, invoke_without_command=True)
 
@@ -169,11 +174,11 @@ def figures(
         pictures = draw_all(folder, out or folder)
     except (FigureError, DataError, ValueError) as error:
         fail(str(error))
-    except KeyboardInterrupt:
-        fail(f"stopped: finished figures are in {folder}; the same command continues")
+    except KeyboardInterrupt as error:
+        stop(error, f"finished figures are in {folder}; the same command continues")
     except OSError as error:
         fail(f"cannot write to {out or folder}: {error.strerror or error}")
-    typer.echo(f"wrote {len(pictures)} figures to {out or folder}")
+    say(f"wrote {len(pictures)} figures to {out or folder}")
 
 
 def _guarded(action: Callable[[], None]) -> None:
@@ -211,6 +216,8 @@ class _Run:
         self.at_once = self.threads or torch.get_num_threads()
         self.tasks: Tasks = Tasks(self.picture)
         self.console = Console(highlight=False)
+        self.failures: Counter[str] = Counter()
+        self.stored = 0
 
     def show_plan(self, simulated: Sequence[int] = ()) -> None:
         from sudonet.study.store import Store
@@ -224,6 +231,25 @@ class _Run:
             self.console.print(simulation_table(plan, rates.cost, simulated))
 
     def train(self) -> None:
+        from sudonet.study.cluster import ClusterLostError
+
+        try:
+            self._train()
+        except KeyboardInterrupt as error:
+            stop(error, f"finished networks are in {self.path}; the same command continues")
+        except ClusterLostError as error:
+            planned = len(self.plan.trials)
+            say(
+                f"sudonet: {error}: {self.stored:,} of {planned:,} trials are in {self.path}. "
+                "Start the cluster again and run the same command",
+                err=True,
+            )
+            end_at_once(1)  # Ray would wait for the head
+        self._ending()
+        if self.failures:
+            _tell_failures(self.failures)
+
+    def _train(self) -> None:
         from sudonet.study.store import Store
         from sudonet.study.view import View
 
@@ -235,19 +261,13 @@ class _Run:
                 self._name_data(plan)
                 before = len(self.plan.trials) - len(plan.trials) - len(plan.left_out)
                 view = View(self.console, plan, before, rates.cost, self.at_once)
-                try:
-                    with view:
-                        for row in self._rows(plan, rates, store, view, ray):
-                            view.finished(row)
-                except KeyboardInterrupt:
-                    self.console.print(
-                        f"stopped: finished networks are in {self.path}; the same command "
-                        "continues",
-                        soft_wrap=True,
-                        markup=False,
-                    )
-                    raise typer.Exit(130) from None
-        self._ending()
+                self.stored = before
+                with view:
+                    for row in self._rows(plan, rates, store, view, ray):
+                        view.finished(row)
+                        self.stored += row.failed is None
+                        if row.failed:
+                            self.failures[row.failed] += 1
 
     def _cluster(self, resources: ExitStack) -> Any:
         from sudonet.study.cluster import connected, size
@@ -307,7 +327,7 @@ class _Run:
         for name in plan.by_experiment():
             source = self.tasks[name].source
             note = f", in place of {source.stand_in_for}" if source.stand_in_for else ""
-            self.console.print(f"{name}: {source.name}{note}", soft_wrap=True, markup=False)
+            say(f"{name}: {source.name}{note}")
 
     def _ending(self) -> None:
         from sudonet.report.summary import agreements, all_cells, summary
@@ -316,4 +336,18 @@ class _Run:
         found = agreements(all_cells(rows))
         asked = {grid.id for grid in self.plan.tables}
         self.console.print(summary(one for one in found if one.table in asked))
-        self.console.print(f"results: {self.path}", soft_wrap=True, markup=False)
+        say(f"results: {self.path}")
+
+
+def _tell_failures(reasons: Counter[str]) -> NoReturn:
+    """Say which networks could not be trained, and end with exit code 1."""
+    many = reasons.total()
+    lines = [f"  {count:,} x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
+    if len(reasons) > MOST_REASONS:
+        lines.append(f"  and {len(reasons) - MOST_REASONS:,} other reasons")
+    fail(
+        f"{many:,} network{'' if many == 1 else 's'} could not be trained:",
+        *lines,
+        "the same command tries them again",
+        code=1,
+    )

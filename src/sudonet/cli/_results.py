@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sudonet._text import printable
 from sudonet.cli import _options
 from sudonet.cli._choices import TABLES, TableFormat
-from sudonet.cli._fail import fail
+from sudonet.cli._fail import fail, say
 from sudonet.cli._options import STORE, StorePath, figures_folder
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def table(
     if form is TableFormat.TERMINAL:
         Console(highlight=False).print(tables.table(grid, found))
     else:
-        typer.echo(tables.render(grid, found, form.value), nl=False)
+        say(tables.render(grid, found, form.value).removesuffix("\n"))
 
 
 def claims(store: StorePath = STORE) -> None:
@@ -78,7 +79,7 @@ def claims(store: StorePath = STORE) -> None:
             f"{verdict.number:>2}. {verdict.claim} [{colour}]{verdict.verdict}[/{colour}]"
         )
         for number in verdict.numbers:
-            console.print(f"      {number}", style="dim", markup=False)
+            console.print(f"      {printable(number)}", style="dim", markup=False)
 
 
 def export_results(
@@ -98,12 +99,12 @@ def export_results(
         fail(str(error))
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror or error}")
-    typer.echo(f"wrote {out}: {len(rows):,} trials")
+    say(f"wrote {out}: {len(rows):,} trials")
 
 
 def rows_and_note(path: Path) -> tuple[list[Row], str]:
     """All rows of a store that must be there, and its note, which goes to standard error too."""
     rows, note = _options.rows_and_note(path)
     if note:
-        typer.echo(note, err=True)
+        say(note, err=True)
     return rows, note

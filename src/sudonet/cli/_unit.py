@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sudonet.cli._fail import fail
+from sudonet.cli._fail import fail, say
 from sudonet.cli._options import check_picture
 
 
@@ -40,4 +40,4 @@ def plot_unit(
         figure.savefig(out)
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror or error}")
-    typer.echo(f"wrote {out}: {', '.join(u.name for u in units)}")
+    say(f"wrote {out}: {', '.join(u.name for u in units)}")

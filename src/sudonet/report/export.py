@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sudonet.experiments.experiment import Trial
+from sudonet.report._escaping import csv_field
 from sudonet.study.store import Row
 
 METRIC = "metrics."
@@ -22,6 +23,9 @@ def export(rows: Iterable[Row], path: Path) -> None:
 
     Every field of a row and of its trial has a column; measures have one each, named
     ``metrics.value`` and so on. The file appears whole or not at all.
+
+    In a .csv file, text that a spreadsheet would take for a formula (it begins with ``=``, ``+``,
+    ``-``, ``@``, a tab or a carriage return), or that begins with ``'``, has a ``'`` before it.
 
     Parameters
     ----------
@@ -72,7 +76,8 @@ def _write_csv(records: list[dict[str, Any]], kinds: dict[str, str], path: Path)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(kinds), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records)
+        for record in records:
+            writer.writerow({name: csv_field(value) for name, value in record.items()})
 
 
 def _write_parquet(records: list[dict[str, Any]], kinds: dict[str, str], path: Path) -> None:

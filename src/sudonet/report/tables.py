@@ -12,8 +12,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from sudonet._text import printable
 from sudonet.experiments.experiment import TableGrid
 from sudonet.report import published
+from sudonet.report._escaping import csv_field, latex, markdown
 from sudonet.report.agreement import (
     ROUNDING,
     Agreement,
@@ -39,16 +41,6 @@ WITHIN, NEAR, BEYOND = ("=", "green"), ("~", "yellow"), ("!", "red")
 
 NARROWEST = 72
 """Characters; in a narrower table the lines below it would be hard to read."""
-
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    "~": r"$\sim$",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
 
 
 @dataclass(frozen=True)
@@ -185,7 +177,8 @@ def _caption(grid: TableGrid, cells: Mapping[Place, Cell], notes: Mapping[str, s
         sources = dict.fromkeys(map(_source, cells.values()))
         engines = dict.fromkeys(cell.engine for cell in cells.values())
         lines += [f"Data: {'; '.join(sources)}", f"Engine: {', '.join(engines)}"]
-    return [*lines, *(f"{label}: {note}" for label, note in notes.items())]
+    lines += [f"{label}: {note}" for label, note in notes.items()]
+    return [printable(line) for line in lines]
 
 
 def _agreement(found: Agreement) -> list[str]:
@@ -211,14 +204,14 @@ def _source(cell: Cell) -> str:
 
 def _markdown(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     about, shown, notes = _shown(grid, cells)
-    heads = [about.column_name(column) for column in grid.columns]
+    heads = [markdown(about.column_name(column)) for column in grid.columns]
     lines = [f"### {grid.id}: {_metric(about)}", "", f"| | {' | '.join(heads)} |"]
     lines.append("|---|" + "---:|" * len(heads))
     for row in grid.rows:
-        texts = ["<br>".join(shown[row, column].lines) for column in grid.columns]
+        texts = ["<br>".join(map(markdown, shown[row, column].lines)) for column in grid.columns]
         lines.append(f"| {row} | {' | '.join(texts)} |")
     lines.append("")
-    lines += [f"- {line}" for line in _caption(grid, cells, notes)]
+    lines += [f"- {markdown(line)}" for line in _caption(grid, cells, notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -227,24 +220,20 @@ def _latex(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     heads = [about.column_name(column) for column in grid.columns]
     lines = [
         r"\begin{table}",
-        rf"\caption{{{_escaped(f'{grid.id}: {_metric(about)}')}}}",
+        rf"\caption{{{latex(f'{grid.id}: {_metric(about)}')}}}",
         rf"\begin{{tabular}}{{l{'r' * len(heads)}}}",
         r"\hline",
-        " & ".join(["", *map(_escaped, heads)]) + r" \\",
+        " & ".join(["", *map(latex, heads)]) + r" \\",
         r"\hline",
     ]
     for row in grid.rows:
         texts = [shown[row, column].lines for column in grid.columns]
         for number in range(max(map(len, texts))):
-            parts = [_escaped(text[number]) if number < len(text) else "" for text in texts]
-            lines.append(" & ".join([row if number == 0 else "", *parts]) + r" \\")
+            parts = [latex(text[number]) if number < len(text) else "" for text in texts]
+            lines.append(" & ".join([latex(row) if number == 0 else "", *parts]) + r" \\")
     lines += [r"\hline", r"\end{tabular}", ""]
-    lines += [rf"{_escaped(line)} \\" for line in _caption(grid, cells, notes)]
+    lines += [rf"{latex(line)} \\" for line in _caption(grid, cells, notes)]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
 
 
 def _csv(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
@@ -252,7 +241,8 @@ def _csv(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    for record in records:
+        writer.writerow({name: csv_field(value) for name, value in record.items()})
     return out.getvalue()
 
 

@@ -7,7 +7,11 @@ only the driver writes to the store.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,8 +34,23 @@ AHEAD = 2
 """Batches in flight for every task that can run: enough that no CPU waits for the driver."""
 
 
+LOST_AFTER = 30.0
+"""Seconds without an answer of the head after which it counts as lost. After 60 Ray's C++ core
+would end the process without a word."""
+
+TOKENS = (
+    "the cluster wants a token that this machine does not send. Copy ~/.ray/auth_token of the "
+    "head to this machine and set RAY_AUTH_MODE=token, or start every node and this command with "
+    "RAY_AUTH_MODE=disabled; docs/cluster.md has both"
+)
+
+
 class ClusterError(RuntimeError):
     """The cluster cannot be used; says why and what to do."""
+
+
+class ClusterLostError(ClusterError):
+    """The cluster's head does not answer any more. Ray cannot be shut down then: it would wait."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +82,65 @@ def connected(address: str | None) -> Iterator[Any]:
         raise ClusterError("the executor ray needs Ray: run pip install 'sudonet[ray]'") from None
     already = ray.is_initialized()
     if not already:
+        # Ray's C++ core writes its log to the terminal.
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
         try:
             _check_that_somebody_listens(address)
-            ray.init(
-                address=address or "local",  # by default Ray looks for a cluster that may be gone
-                include_dashboard=None if address else False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-            )
-        except (OSError, ValueError, RuntimeError) as error:
+            with _signals_kept(), _quiet():
+                ray.init(
+                    address=address or "local",  # else Ray looks for one that may be gone
+                    include_dashboard=None if address else False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    configure_logging=False,
+                )
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            if _is_about_tokens(error):
+                raise ClusterError(f"the Ray cluster at {address!r} refuses: {TOKENS}") from error
             raise ClusterError(
                 f"cannot reach a Ray cluster at {address!r}: {str(error).splitlines()[0]}. "
                 "Start one with `ray start --head`, or leave --address out"
             ) from error
     try:
         yield ray
+    except ClusterLostError:
+        already = True  # to shut down would wait for the head
+        raise
     finally:
         if not already:
             ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep the caller's handler of SIGTERM, in place of which Ray puts its own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Drop what C++ writes to standard error, such as that its log level was set."""
+    terminal = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(nowhere)
+
+
+def _is_about_tokens(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, is Ray's of authentication."""
+    while error is not None:
+        if "AuthenticationError" in f"{type(error).__name__} {error}":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _check_that_somebody_listens(address: str | None) -> None:
@@ -97,6 +156,43 @@ def size(ray: Any) -> Cluster:
     """The number of live nodes and of their CPUs."""
     alive = sum(bool(node["Alive"]) for node in ray.nodes())
     return Cluster(alive, int(ray.cluster_resources().get("CPU", 0)))
+
+
+class _Watch(threading.Thread):
+    """Asks the head for the cluster's size every second.
+
+    It is a thread because a question to a lost head returns only when Ray ends the process.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        super().__init__(daemon=True)
+        self._ray, self._done = ray, threading.Event()
+        self.cluster = size(ray)
+        self._heard = time.monotonic()
+        self.start()
+
+    def run(self) -> None:
+        while not self._done.wait(1.0):
+            with suppress(Exception):  # too late an answer is no answer, whatever Ray raises
+                self.cluster = size(self._ray)
+                self._heard = time.monotonic()
+
+    def check(self) -> None:
+        """Raise an error if the head is lost."""
+        if time.monotonic() - self._heard > LOST_AFTER:
+            raise ClusterLostError(
+                f"the head of the Ray cluster has not answered for {LOST_AFTER:.0f} seconds"
+            )
+
+    def wait_for_head(self) -> None:
+        """Return once the head answers; raise an error if it is lost."""
+        before = self._heard
+        while self._heard == before:
+            self.check()
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        self._done.set()
 
 
 def run(
@@ -115,17 +211,23 @@ def run(
     A batch whose worker or node dies, or that runs out of memory, is tried three times in
     all. After that its trials become rows that say why they failed; a later run tries them
     again.
+
+    Raises
+    ------
+    ClusterLostError
+        If the head of the cluster has not answered for 30 seconds.
     """
     waiting = deque(batches(plan.trials, cost))
     expected = versions()
     data: dict[str, Any] = {}
     train = ray.remote(_train).options(num_cpus=cpus_per_task, max_retries=TRIES - 1)
     flying: dict[Any, Batch] = {}
+    watch = _Watch(ray)
     try:
         while waiting or flying:
-            cluster = size(ray)
-            show(cluster)
-            most = AHEAD * max(1, cluster.cpus // cpus_per_task)
+            watch.check()
+            show(watch.cluster)
+            most = AHEAD * max(1, watch.cluster.cpus // cpus_per_task)
             while waiting and len(flying) < most:
                 batch = waiting.popleft()
                 if batch.experiment not in data:
@@ -145,10 +247,17 @@ def run(
                 flying[reference] = batch
             ready, _ = ray.wait(list(flying), timeout=1.0)
             for reference in ready:
-                for row in _rows(ray, reference, flying.pop(reference), tasks, engine):
+                rows = _rows(ray, reference, flying.pop(reference), tasks, engine)
+                if any(row.failed for row in rows):
+                    watch.wait_for_head()  # of a lost head's batches nothing is known
+                for row in rows:
                     store.add(row)
                     yield row
+    except ClusterLostError:
+        flying.clear()
+        raise
     finally:
+        watch.end()
         for reference in flying:
             with suppress(Exception):  # its node may be gone already
                 ray.cancel(reference, force=True)

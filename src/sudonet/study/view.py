@@ -50,7 +50,7 @@ class View:
         self._console, self._plan, self._cost = console, plan, cost
         self._total = sum(map(cost, plan.trials))
         self._threads = threads
-        self._spent, self._finished, self._diverged = 0.0, 0, 0
+        self._spent, self._finished, self._diverged, self._failed = 0.0, 0, 0, 0
         self._before, self._begun = done, time.monotonic()
         self._last: deque[Row] = deque(maxlen=4)
         self._line_after = self._begun
@@ -82,13 +82,14 @@ class View:
         if self._live:
             self._live.stop()
         passed = duration(time.monotonic() - self._begun)
-        words = f"{self._finished} of {len(self._plan.trials)} trials in {passed}"
-        self._console.print(words + (f", {self._diverged} diverged" if self._diverged else ""))
+        words = [f"{self._finished} of {len(self._plan.trials)} trials in {passed}"]
+        self._console.print(", ".join([*words, *self._unusual()]))
 
     def finished(self, row: Row) -> None:
         """Report that a row is in the store."""
         self._finished += 1
         self._diverged += row.diverged is not None
+        self._failed += row.failed is not None
         self._spent += self._cost(row.trial)
         self._last.append(row)
         if self._live:
@@ -121,14 +122,16 @@ class View:
         words.append(f"{duration(left)} left")
         if self._before:
             words.append(f"{self._before} were in the store")
-        if self._diverged:
-            words.append(f"{self._diverged} diverged")
-        return ", ".join(words)
+        return ", ".join([*words, *self._unusual()])
+
+    def _unusual(self) -> list[str]:
+        counts = {"diverged": self._diverged, "failed": self._failed}
+        return [f"{count} {what}" for what, count in counts.items() if count]
 
     def _render(self) -> Any:
         last = Table.grid(padding=(0, 2))
         for row in self._last:
-            last.add_row(_words(row))
+            last.add_row(Text(_words(row)))
         return Group(self._bars, Text(self._status()), Text(self._steps), last)
 
 
