@@ -18,13 +18,15 @@ class Bars(Progress):
     """A bar for every file that is fetched."""
 
     def __init__(self) -> None:
+        console = Console(stderr=True, markup=False, highlight=False)
         super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True, markup=False, highlight=False),
+            console=console,
+            disable=not console.is_terminal,  # else it would print an empty line
         )
         self._known: dict[str, TaskID] = {}
 

@@ -36,7 +36,9 @@ def report(
 
     rows, note = rows_and_note(store)
     begun = time.monotonic()
-    bars = Progress(console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    quiet = not console.is_terminal  # else an empty line would be printed
+    bars = Progress(console=console, transient=True, disable=quiet)
     bar = bars.add_task("writing the report", total=None)
 
     def progress(done: int, total: int) -> None:

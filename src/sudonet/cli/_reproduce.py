@@ -168,7 +168,9 @@ def figures(
     if not 0 < share <= 1:
         fail(f"--share must be above 0 and at most 1, got {share:g}")
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bars:
+        console = Console(stderr=True)
+        quiet = not console.is_terminal  # else an empty line would be printed
+        with Progress(console=console, transient=True, disable=quiet) as bars:
             bar = bars.add_task("training the figures' networks", total=None)
             make(folder, share=share, progress=lambda d, n: bars.update(bar, completed=d, total=n))
         pictures = draw_all(folder, out or folder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sudonet._text import printable
@@ -41,6 +44,18 @@ def latex(text: str) -> str:
     5 \% of a\_b
     """
     return "".join(LATEX.get(character, character) for character in printable(text))
+
+
+def csv_text(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The lines of a CSV file, with the columns' names first."""
+    line = io.StringIO(newline="")
+    # Python quotes the characters of the line's end alone, and readers end lines at both.
+    writer = csv.DictWriter(line, columns, lineterminator="\r\n")
+    for record in ({name: name for name in columns}, *records):
+        writer.writerow({name: csv_field(value) for name, value in record.items()})
+        yield line.getvalue().removesuffix("\r\n") + "\n"
+        line.seek(0)
+        line.truncate()
 
 
 def csv_field(value: Any) -> Any:

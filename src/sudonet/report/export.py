@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import os
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sudonet.experiments.experiment import Trial
-from sudonet.report._escaping import csv_field
+from sudonet.report._escaping import csv_text
 from sudonet.study.store import Row
 
 METRIC = "metrics."
@@ -74,10 +73,7 @@ def _flat(row: Row, columns: list[str]) -> dict[str, Any]:
 
 def _write_csv(records: list[dict[str, Any]], kinds: dict[str, str], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(kinds), lineterminator="\n")
-        writer.writeheader()
-        for record in records:
-            writer.writerow({name: csv_field(value) for name, value in record.items()})
+        file.writelines(csv_text(list(kinds), records))
 
 
 def _write_parquet(records: list[dict[str, Any]], kinds: dict[str, str], path: Path) -> None:

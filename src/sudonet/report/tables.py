@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -15,7 +13,7 @@ from rich.text import Text
 from sudonet._text import printable
 from sudonet.experiments.experiment import TableGrid
 from sudonet.report import published
-from sudonet.report._escaping import csv_field, latex, markdown
+from sudonet.report._escaping import csv_text, latex, markdown
 from sudonet.report.agreement import (
     ROUNDING,
     Agreement,
@@ -238,12 +236,7 @@ def _latex(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
 
 def _csv(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:
     records = _records(grid, cells)
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        writer.writerow({name: csv_field(value) for name, value in record.items()})
-    return out.getvalue()
+    return "".join(csv_text(list(records[0]), records))
 
 
 def _json(grid: TableGrid, cells: Mapping[Place, Cell]) -> str:

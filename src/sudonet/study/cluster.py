@@ -82,8 +82,7 @@ def connected(address: str | None) -> Iterator[Any]:
         raise ClusterError("the executor ray needs Ray: run pip install 'sudonet[ray]'") from None
     already = ray.is_initialized()
     if not already:
-        # Ray's C++ core writes its log to the terminal.
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+        _mute(ray)
         try:
             _check_that_somebody_listens(address)
             with _signals_kept(), _quiet():
@@ -109,6 +108,13 @@ def connected(address: str | None) -> Iterator[Any]:
     finally:
         if not already:
             ray.shutdown()
+
+
+def _mute(ray: Any) -> None:
+    """Keep Ray's log and its news of workers off the terminal: rows say what failed."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    # There is no switch for it. A Ray without this function ignores ours.
+    ray._private.worker.print_to_stdstream = lambda *news, **options: None
 
 
 @contextmanager
