@@ -214,7 +214,11 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     # A shell's background jobs ignore the signal, and so would what they start.
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     with subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, text=True, **heard
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **heard,
     ) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
