@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sudonet import packing
+from sudonet import native, packing
 from sudonet.deploy import metadata
 from sudonet.deploy.checks import ArtefactError as ArtefactError
 from sudonet.deploy.checks import check
@@ -37,6 +37,7 @@ from sudonet.deploy.layers import (
     SharedThresholds,
     SumPool,
 )
+from sudonet.deploy.memory import LIMIT, check_memory, too_large
 from sudonet.deploy.metadata import Read
 from sudonet.deploy.network import IntegerNetwork
 from sudonet.staircase import Staircase
@@ -106,7 +107,7 @@ def save(network: IntegerNetwork, path: str | os.PathLike[str]) -> None:
         raise ArtefactError(f"cannot write {path}: {_reason(error)}") from error
 
 
-def load(path: str | os.PathLike[str]) -> IntegerNetwork:
+def load(path: str | os.PathLike[str], *, max_bytes: int = LIMIT) -> IntegerNetwork:
     """Read a network from a file.
 
     The file is mapped into memory and stays so while the network is in use: int8 and float32
@@ -116,11 +117,16 @@ def load(path: str | os.PathLike[str]) -> IntegerNetwork:
     ----------
     path
         What :meth:`IntegerNetwork.save` has written.
+    max_bytes
+        Limit of the memory that the network, a list of its layers and one example may take,
+        2 GiB by default. It is planned from the shapes, before anything is allocated. The
+        work of an example is limited, too: 512 multiply-adds for each byte.
 
     Raises
     ------
     ArtefactError
-        If the file cannot be read, is damaged, or holds a network that could not run.
+        If the file cannot be read, is damaged, or holds a network that could not run, or not
+        within ``max_bytes``.
     """
     path = Path(path)
     try:
@@ -129,7 +135,7 @@ def load(path: str | os.PathLike[str]) -> IntegerNetwork:
         if not path.stat().st_size:  # an empty file cannot be mapped
             raise ArtefactError("the file is empty")
         with path.open("rb") as file:
-            return _network(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return _network(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), max_bytes)
     except (ValueError, OSError) as error:  # mmap has errors of both kinds
         raise ArtefactError(f"cannot read {path}: {_reason(error)}") from error
 
@@ -170,9 +176,9 @@ def dumps(network: IntegerNetwork) -> bytes:
     return b"".join((header, digest.digest(), text, padding, arrays.data))
 
 
-def loads(data: bytes) -> IntegerNetwork:
+def loads(data: bytes, *, max_bytes: int = LIMIT) -> IntegerNetwork:
     """The network of a file's bytes."""
-    return _network(data)
+    return _network(data, max_bytes)
 
 
 def _reason(error: Exception) -> str:
@@ -250,7 +256,7 @@ class _Writer:
         return {"offset": offset, "length": stored.nbytes, "dtype": kind, "shape": shape}
 
 
-def _network(buffer: Buffer) -> IntegerNetwork:
+def _network(buffer: Buffer, max_bytes: int) -> IntegerNetwork:
     if len(buffer) < HEADER.size or buffer[: len(MAGIC)] != MAGIC:
         raise ArtefactError("this is not the file of an integer network")
     _, version, length, size, checksum = HEADER.unpack(buffer[: HEADER.size])
@@ -274,18 +280,21 @@ def _network(buffer: Buffer) -> IntegerNetwork:
         )
     if any(buffer[24:32]) or any(buffer[end:start]):
         raise ArtefactError("bytes that must be 0 are not")
-    network = _Reader(buffer, start).network(metadata.parsed(buffer[HEADER.size : end]), version)
+    reader = _Reader(buffer, start, max_bytes)
+    network = reader.network(metadata.parsed(buffer[HEADER.size : end]), version)
     check(network)
+    check_memory(network, max_bytes, by_reference=native.core() is None)
     return network
 
 
 class _Reader:
     """A network's parts from metadata; ``end`` is the end of the last array read."""
 
-    def __init__(self, buffer: Buffer, start: int) -> None:
+    def __init__(self, buffer: Buffer, start: int, max_bytes: int) -> None:
         self.buffer = buffer
         self.start = start
         self.end = 0
+        self.max_bytes = self.room = max_bytes
         self.values: dict[str, Read] = {
             "name": metadata.string,
             "kind": metadata.string,
@@ -373,6 +382,10 @@ class _Reader:
         self.end = last - self.start
         dtype = _STORED.get(kind, "i1" if kind == "int8" else "u1")
         stored = np.frombuffer(memoryview(self.buffer)[first:last], dtype)
+        if kind in ("int4", "ternary", "binary"):
+            self.room -= count
+            if self.room < 0:
+                raise too_large(self.max_bytes - self.room, self.max_bytes)
         array: Array = unpacked(stored, kind, count).reshape(found["shape"])
         return array
 

@@ -47,9 +47,6 @@ FRACTION = 62
 SCALES = (2.0**-100, 2.0**100)
 ZEROS = 2.0**62
 
-PIECE = 2**20
-"""Weights that are added up at a time, which bounds the memory that large layers need."""
-
 
 class ArtefactError(ValueError):
     """A file holds no valid network, or a network cannot be saved; the message says why."""
@@ -275,7 +272,7 @@ def _check_after(layer: Affine, last: bool) -> None:
     real = isinstance(after, RealThresholds | RealScores)
     if real != (layer.weight_kind == "float32"):
         _fail(f"{type(after).__name__} cannot follow {layer.weight_kind} weights")
-    bounds = _bounds(layer)
+    bounds = accumulator_bounds(layer, layer.by_output)
     if isinstance(after, RealThresholds | RealScores):
         _check_real(after, bounds)
         return
@@ -287,18 +284,6 @@ def _check_after(layer: Affine, last: bool) -> None:
         if isinstance(after, SharedThresholds):
             _check_table(after.table, np.int64, (after.unit.outputs - 1,))
         _check_fixed_point(after, bounds)
-
-
-def _bounds(layer: Affine) -> NDArray[np.float64]:
-    """``accumulator_bounds``, a part of the weights at a time."""
-    weights = layer.by_output.reshape(layer.channels, -1)
-    bounds = np.zeros(layer.channels)
-    rows = max(1, PIECE // weights.shape[1])
-    for row in range(0, layer.channels, rows):
-        for column in range(0, weights.shape[1], PIECE):
-            some = weights[row : row + rows, column : column + PIECE]
-            bounds[row : row + rows] += accumulator_bounds(layer, some)
-    return bounds
 
 
 def _check_vector(name: str, array: NDArray[Any], dtype: type, channels: int) -> None:

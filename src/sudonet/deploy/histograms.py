@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Counts: TypeAlias = NDArray[np.int64]
 
-BATCH = 500
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDEST = 32
 """Characters of the longest line of blocks."""
@@ -38,8 +37,8 @@ def code_counts(network: IntegerNetwork, inputs: NDArray[Any]) -> dict[int, Coun
     units = _units(network)
     counts = {place: np.zeros(unit.outputs, np.int64) for place, unit in units.items()}
     integers, _ = network.integers(inputs)
-    for start in range(0, len(integers), BATCH):
-        made = reference.run(network.layers, integers[start : start + BATCH], np.float64)
+    for part in reference.slices(network.layers, len(integers)):
+        made = reference.run(network.layers, integers[part], np.float64)
         for place, numbers in enumerate(made):
             if place in units:
                 counts[place] += _counted(numbers, units[place])

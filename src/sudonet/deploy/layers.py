@@ -33,6 +33,9 @@ ACCUMULATOR = 2**31
 FIXED = 2**62
 """Fixed-point numbers have 64 bits: a sign, a bit to spare, and 62."""
 
+PIECE = 2**20
+"""Weights that are added up at a time, which bounds the memory that large layers need."""
+
 
 @dataclass(frozen=True, eq=False)
 class ChannelThresholds:
@@ -187,31 +190,26 @@ class Affine:
         swapped: Weights = split.swapaxes(1, 2)
         return swapped.reshape(self.groups * out, into // self.groups, height, width)
 
-    def taps(self, axis: int) -> list[list[tuple[int, int]]]:
-        """For every output along height (0) or width (1): which weight meets which input.
+    def met(self, axis: int, place: int) -> tuple[slice, slice]:
+        """Outputs and inputs along height (0) or width (1) that meet at a place of the kernel.
 
-        Pairs of (index in the kernel, index in the input); padding is left out.
+        The n-th of the one meets the n-th of the other; padding is left out.
         """
         length, made = image(self.shape_in)[1 + axis], image(self.shape_out)[1 + axis]
-        size, stride = self.kernel[axis], self.stride[axis]
-        padding, dilation = self.padding[axis], self.dilation[axis]
-        if self.kind == "dense":
-            return [[(0, 0)]]
-        if self.kind == "conv":
-            all_taps = [
-                [(k, place * stride - padding + k * dilation) for k in range(size)]
-                for place in range(made)
-            ]
-        else:
-            all_taps = [
-                [
-                    (k, (place + padding - k * dilation) // stride)
-                    for k in range(size)
-                    if (place + padding - k * dilation) % stride == 0
-                ]
-                for place in range(made)
-            ]
-        return [[(k, i) for k, i in taps if 0 <= i < length] for taps in all_taps]
+        stride, at = self.stride[axis], place * self.dilation[axis] - self.padding[axis]
+        if self.kind == "transposed":  # input i is met by output i * stride + at
+            inputs, outputs = meeting(length, made, stride, at)
+        else:  # output o meets input o * stride + at
+            outputs, inputs = meeting(made, length, stride, at)
+        return outputs, inputs
+
+    def phases(self, axis: int) -> dict[int, list[int]]:
+        """Places of a transposed kernel by the phase of the stride whose outputs they reach."""
+        found: dict[int, list[int]] = {}
+        for place in range(self.kernel[axis]):
+            phase = (place * self.dilation[axis] - self.padding[axis]) % self.stride[axis]
+            found.setdefault(phase, []).append(place)
+        return found
 
     @property
     def weight_bytes(self) -> int:
@@ -223,9 +221,17 @@ class Affine:
     @property
     def multiply_adds(self) -> int:
         """Products for one example."""
-        rows, columns = (sum(map(len, self.taps(axis))) for axis in (0, 1))
-        out, into = self.by_output.shape[:2]
-        return int(rows * columns * out * into)
+        rows, columns = (self._meetings(axis) for axis in (0, 1))
+        numbers = self.weights.size // math.prod(self.kernel)
+        return rows * columns * numbers
+
+    def _meetings(self, axis: int) -> int:
+        """How often a weight meets an input along an axis, in all."""
+        at = np.arange(self.kernel[axis]) * self.dilation[axis] - self.padding[axis]
+        length, made = image(self.shape_in)[1 + axis], image(self.shape_out)[1 + axis]
+        count, length = (length, made) if self.kind == "transposed" else (made, length)
+        first, end = _first_and_end(count, length, self.stride[axis], at)
+        return int((end - first).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +272,18 @@ class SumPool:
 Layer: TypeAlias = Affine | MaxPool | SumPool
 
 
+def meeting(count: int, length: int, stride: int, at: int) -> tuple[slice, slice]:
+    """The numbers n below count with ``0 <= n * stride + at < length``, and these places."""
+    first, end = (int(n) for n in _first_and_end(count, length, stride, at))
+    start = first * stride + at
+    return slice(first, end), slice(start, start + (end - first) * stride, stride)
+
+
+def _first_and_end(count: int, length: int, stride: int, at: Any) -> tuple[Any, Any]:
+    first = np.maximum(-(at // stride), 0)
+    return first, np.maximum(np.minimum((length - 1 - at) // stride + 1, count), first)
+
+
 def image(shape: Shape) -> tuple[int, int, int]:
     """(channels, height, width) of any shape: a sequence has height 1, a vector 1 x 1."""
     if len(shape) == 3:
@@ -275,9 +293,15 @@ def image(shape: Shape) -> tuple[int, int, int]:
     return math.prod(shape), 1, 1
 
 
-def accumulator_bounds(layer: Affine, by_output: NDArray[np.int8]) -> NDArray[np.float64]:
+def accumulator_bounds(layer: Affine, by_output: Weights) -> NDArray[np.float64]:
     """Bounds of the absolute value of each channel's accumulator and of all partial sums."""
-    sizes = np.abs(by_output.astype(np.float64)).reshape(len(by_output), -1).sum(1)
+    weights = by_output.reshape(len(by_output), -1)
+    sizes = np.zeros(len(weights))
+    rows = max(1, PIECE // weights.shape[1])
+    for row in range(0, len(weights), rows):
+        for column in range(0, weights.shape[1], PIECE):
+            some = weights[row : row + rows, column : column + PIECE]
+            sizes[row : row + rows] += np.abs(some.astype(np.float64)).sum(1)
     reach = layer.grid_in.reach
     furthest = 2 * reach + abs(layer.twice_zero) if layer.centred else reach
     bounds: NDArray[np.float64] = sizes * furthest

@@ -7,6 +7,8 @@ exact up to 2^53.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +28,13 @@ from sudonet.deploy.layers import (
     SumPool,
     emitted,
     image,
+    meeting,
 )
 
 Numbers = NDArray[Any]
+
+SLICE = 2**28
+"""Bytes that the outputs of a batch take at a time, about."""
 
 
 def run(layers: tuple[Layer, ...], x: Integers, dtype: DTypeLike = np.int64) -> Iterator[Numbers]:
@@ -46,29 +52,50 @@ def run(layers: tuple[Layer, ...], x: Integers, dtype: DTypeLike = np.int64) -> 
         yield x
 
 
+def outputs(layers: tuple[Layer, ...], x: Integers) -> Numbers:
+    """The output of the last layer, with float64; a part of the batch at a time."""
+    found = []
+    for part in slices(layers, len(x)):
+        (last,) = deque(run(layers, x[part], np.float64), maxlen=1)
+        found.append(last)
+    return np.concatenate(found)
+
+
+def slices(layers: tuple[Layer, ...], batch: int) -> Iterator[slice]:
+    """Parts of a batch, at least one, that take about ``SLICE`` bytes each."""
+    count = max(SLICE // example_bytes(layers), 1)
+    for start in range(0, max(batch, 1), count):
+        yield slice(start, start + count)
+
+
+def example_bytes(layers: tuple[Layer, ...]) -> int:
+    """Bytes that one example takes, rounded up."""
+    return max(_layer_bytes(layer) for layer in layers)
+
+
+def _layer_bytes(layer: Layer) -> int:
+    into, out = math.prod(layer.shape_in), math.prod(layer.shape_out)
+    if isinstance(layer, Affine):
+        return 8 * layer.weights.size + 16 * into + 72 * out
+    return 32 * (into + out)
+
+
 def accumulate(layer: Affine, x: Integers, dtype: DTypeLike = np.int64) -> Numbers:
     """The accumulators of a layer, (batch, channels, height, width)."""
     if layer.weight_kind == "float32":
         dtype = np.float64
     weights = layer.by_output.astype(dtype)
-    rows, columns = layer.taps(0), layer.taps(1)
-    total = np.zeros((len(x), layer.channels, len(rows), len(columns)), dtype)
-    weight_sums = np.zeros((layer.channels, len(rows), len(columns)), dtype)
+    _, rows, columns = image(layer.shape_out)
+    total = np.zeros((len(x), layer.channels, rows, columns), dtype)
+    weight_sums = np.zeros((layer.channels, rows, columns), dtype)
     for i in range(layer.kernel[0]):
-        to_row, from_row = _connected(rows, i)
+        to_row, from_row = layer.met(0, i)
         for j in range(layer.kernel[1]):
-            to_column, from_column = _connected(columns, j)
-            here = np.ix_(to_row, to_column)
-            seen = x[:, :, from_row][:, :, :, from_column].astype(dtype)
-            total[:, :, here[0], here[1]] += _products(weights[:, :, i, j], seen, layer.groups)
-            weight_sums[:, here[0], here[1]] += weights[:, :, i, j].sum(1)[:, None, None]
+            to_column, from_column = layer.met(1, j)
+            seen = x[:, :, from_row, from_column].astype(dtype)
+            total[:, :, to_row, to_column] += _products(weights[:, :, i, j], seen, layer.groups)
+            weight_sums[:, to_row, to_column] += weights[:, :, i, j].sum(1)[:, None, None]
     return 2 * total - layer.twice_zero * weight_sums if layer.centred else total
-
-
-def _connected(taps: list[list[tuple[int, int]]], place: int) -> tuple[list[int], list[int]]:
-    """Outputs and inputs that the weight at ``place`` of the kernel connects."""
-    pairs = [(out, into) for out, some in enumerate(taps) for k, into in some if k == place]
-    return [out for out, _ in pairs], [into for _, into in pairs]
 
 
 def _products(weights: Numbers, x: Numbers, groups: int) -> Numbers:
@@ -117,22 +144,22 @@ def _per_channel(numbers: Numbers, dtype: DTypeLike = np.int64) -> Numbers:
 
 
 def _pooled(layer: MaxPool | SumPool, x: Integers) -> Integers:
-    _, height, width = image(layer.shape_in)
-    _, rows, columns = image(layer.shape_out)
-    top, left = layer.padding if isinstance(layer, MaxPool) else (0, 0)
-    lowest = layer.grid_in.low
-    made = np.full((*x.shape[:2], rows, columns), lowest, layer.grid_out.dtype)
-    for row in range(rows):
-        for column in range(columns):
-            first, start = row * layer.stride[0] - top, column * layer.stride[1] - left
-            window = x[
-                :,
-                :,
-                max(first, 0) : min(first + layer.kernel[0], height),
-                max(start, 0) : min(start + layer.kernel[1], width),
-            ]
-            if isinstance(layer, MaxPool):
-                made[:, :, row, column] = window.max((2, 3))
-            else:
-                made[:, :, row, column] = window.astype(np.int64).sum((2, 3))
-    return made
+    """Maxima or sums of windows: along height, and of these along width."""
+    counts = image(layer.shape_out)[1:]
+    padding = layer.padding if isinstance(layer, MaxPool) else (0, 0)
+    settings = zip(counts, layer.kernel, layer.stride, padding, strict=True)
+    for axis, (count, kernel, stride, before) in enumerate(settings):
+        x = np.moveaxis(x, 2 + axis, 0)
+        join: np.ufunc = np.maximum if isinstance(layer, MaxPool) else np.add
+        start, dtype = (layer.grid_in.low, x.dtype) if join is np.maximum else (0, np.int64)
+        made = np.full((count, *x.shape[1:]), start, dtype)
+        if kernel < count:  # the shorter of two loops
+            for place in range(kernel):
+                outputs, inputs = meeting(count, len(x), stride, place - before)
+                made[outputs] = join(made[outputs], x[inputs])
+        else:
+            for place in range(count):
+                first = place * stride - before
+                made[place] = join.reduce(x[max(first, 0) : first + kernel], 0, made.dtype)
+        x = np.moveaxis(made, 0, 2 + axis)
+    return x.astype(layer.grid_out.dtype)

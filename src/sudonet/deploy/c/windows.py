@@ -51,14 +51,10 @@ def _axes(layer: Affine, axis: int) -> list[Axis]:
     padding, dilation = layer.padding[axis], layer.dilation[axis]
     if layer.kind != "transposed":
         return [Axis(-padding, stride, tuple(range(size)), dilation, made, 0, 1)]
-    found = []
+    found, phases = [], layer.phases(axis)
     for start in range(min(stride, made)):
         # The first output's input for every weight that meets one, the nearest input first.
-        met = sorted(
-            ((start + padding - k * dilation) // stride, k)
-            for k in range(size)
-            if (start + padding - k * dilation) % stride == 0
-        )
+        met = sorted(((start + padding - k * dilation) // stride, k) for k in phases.get(start, ()))
         first = met[0][0] if met else 0
         distance = met[1][0] - first if len(met) > 1 else 1
         taps = tuple(k for _, k in met)

@@ -8,6 +8,7 @@ convolution has a part for every phase of its stride, since each phase has its o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,15 @@ class Axis:
     taps: list[int]
     length: int
 
-    @property
-    def valid_taps(self) -> NDArray[np.bool_]:
-        """For every output, which of its taps are inside the input."""
-        inputs = np.arange(self.count)[:, None] * self.stride + np.array(self.offsets)
-        inside: NDArray[np.bool_] = (inputs >= 0) & (inputs < self.length)
-        return inside
+    @cached_property
+    def classes(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The distinct ranges of taps inside the input, and which of them every output has.
 
-    @property
-    def classes(self) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-        """The distinct rows of ``valid_taps``, and which of them every output has."""
-        distinct, which = np.unique(self.valid_taps, axis=0, return_inverse=True)
+        Offsets ascend, so the taps of an output that are inside the input are a range.
+        """
+        start = np.arange(self.count) * self.stride
+        ends = (np.searchsorted(self.offsets, place - start) for place in (0, self.length))
+        distinct, which = np.unique(np.stack([*ends], 1), axis=0, return_inverse=True)
         return distinct, which.reshape(-1).astype(np.int32)
 
     @property
@@ -81,12 +80,12 @@ def axes(layer: Affine, axis: int) -> list[Axis]:
     if layer.kind == "conv":
         offsets = [k * dilation - padding for k in range(size)]
         return [Axis(0, 1, out_length, stride, offsets, list(range(size)), length)]
-    found = []
+    found, phases = [], layer.phases(axis)
     for phase in range(min(stride, out_length)):
-        reached = [(phase + padding - k * dilation, k) for k in range(size)]
+        reached = [(phase + padding - k * dilation, k) for k in phases.get(phase, ())]
         # In ascending order, so that inputs are contiguous. Tap `size` has zeros, for outputs
         # without any weight.
-        used = sorted((at // stride, k) for at, k in reached if at % stride == 0) or [(0, size)]
+        used = sorted((at // stride, k) for at, k in reached) or [(0, size)]
         count = -(-(out_length - phase) // stride)
         offsets, taps = [at for at, _ in used], [k for _, k in used]
         found.append(Axis(phase, stride, count, 1, offsets, taps, length))
@@ -104,13 +103,14 @@ def parts(layer: Affine, tables: Tables) -> list[library.Part]:
     # Groups of few outputs share a block, whose other weights are 0: a block costs the same.
     few = min(max(BLOCK // out, 1), layer.groups)
     found = []
+    vertical, horizontal = axes(layer, 0), axes(layer, 1)
     for group in range(0, layer.groups, few):
         groups = range(group, min(group + few, layer.groups))
         channels = slice(groups.start * out, groups.stop * out)
         epilogue = packed_tables.epilogue(layer, channels, tables)
         weights = _weights(layer, groups)
-        for rows in axes(layer, 0):
-            for columns in axes(layer, 1):
+        for rows in vertical:
+            for columns in horizontal:
                 some = weights[:, rows.taps][:, :, columns.taps]
                 part = _product(layer, some, tables)
                 part.first_in = groups.start * layer.by_output.shape[1]
@@ -255,8 +255,11 @@ def _set_corrections(
     tables: Tables,
 ) -> None:
     """What a layer with centred inputs subtracts, for every class of windows."""
-    sums = weights.astype(np.int64).sum(3)
-    vertical, horizontal = (axis.classes[0].astype(np.int64) for axis in (rows, columns))
-    corrections: NDArray[Any] = np.einsum("oij,ri,cj->rco", sums, vertical, horizontal) * twice_zero
-    part.corrections = tables.add(corrections.astype(np.int32))
+    # Sums from the first tap to every other: those of a range are differences.
+    sums = np.zeros((len(weights), *(n + 1 for n in weights.shape[1:3])), np.int64)
+    sums[:, 1:, 1:] = weights.sum(3, dtype=np.int64).cumsum(1).cumsum(2)
+    vertical, horizontal = rows.classes[0], columns.classes[0]
+    along = np.diff(sums[:, vertical], axis=2)[:, :, 0]
+    corrections: NDArray[Any] = np.diff(along[:, :, horizontal], axis=3)[..., 0] * twice_zero
+    part.corrections = tables.add(corrections.transpose(1, 2, 0).astype(np.int32))
     part.column_classes = len(horizontal)
