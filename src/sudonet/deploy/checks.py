@@ -126,6 +126,17 @@ def _check_output(output: str, last: Layer) -> None:
 def _check_layer(layer: Layer, last: bool) -> None:
     if len(layer.name) > NAME or not layer.name.isprintable():
         _fail(f"a name has at most {NAME} characters, all of them printable")
+    if isinstance(layer, Affine) and layer.kind not in KINDS:
+        _fail(f"kind must be one of {', '.join(KINDS)}, got {_short(layer.kind)}")
+    check_geometry(layer)
+    if isinstance(layer, Affine):
+        _check_weights(layer)
+        _check_zero(layer)
+        _check_after(layer, last)
+
+
+def check_geometry(layer: Layer) -> None:
+    """Raise an ArtefactError unless shapes, weights and windows of a layer fit together."""
     dense = isinstance(layer, Affine) and layer.kind == "dense"
     for name, shape in (("shape_in", layer.shape_in), ("shape_out", layer.shape_out)):
         if len(shape) not in ((1,) if dense else (2, 3)):
@@ -133,10 +144,18 @@ def _check_layer(layer: Layer, last: bool) -> None:
         _check_shape(name, shape)
     if len(layer.shape_in) != len(layer.shape_out):
         _fail(f"an image cannot become a sequence: {layer.shape_in} to {layer.shape_out}")
-    if isinstance(layer, Affine):
-        _check_affine(layer, last)
-    else:
+    if not isinstance(layer, Affine):
         _check_pool(layer)
+        return
+    _check_settings(1, stride=layer.stride, dilation=layer.dilation, groups=(layer.groups,))
+    _check_settings(0, padding=layer.padding, output_padding=layer.output_padding)
+    axes = 2 if dense else 4
+    if layer.weights.ndim != axes or not layer.weights.size:
+        _fail(f"weights of a {layer.kind} layer have {axes} axes, got {layer.weights.shape}")
+    if dense:
+        _check_dense(layer)
+    else:
+        _check_windows(layer)
 
 
 def _check_settings(least: int, **settings: tuple[int, ...]) -> None:
@@ -169,25 +188,8 @@ def _check_pool(layer: Any) -> None:
     )
 
 
-def _check_affine(layer: Affine, last: bool) -> None:
-    if layer.kind not in KINDS:
-        _fail(f"kind must be one of {', '.join(KINDS)}, got {_short(layer.kind)}")
-    _check_settings(1, stride=layer.stride, dilation=layer.dilation, groups=(layer.groups,))
-    _check_settings(0, padding=layer.padding, output_padding=layer.output_padding)
-    _check_weights(layer)
-    if layer.kind == "dense":
-        _check_dense(layer)
-    else:
-        _check_windows(layer)
-    _check_zero(layer)
-    _check_after(layer, last)
-
-
 def _check_weights(layer: Affine) -> None:
     weights, kind = layer.weights, layer.weight_kind
-    axes = 2 if layer.kind == "dense" else 4
-    if weights.ndim != axes or not weights.size:
-        _fail(f"weights of a {layer.kind} layer have {axes} axes, got {weights.shape}")
     if kind == "float32":
         if weights.dtype != np.float32 or not np.isfinite(weights).all():
             _fail("float32 weights must be finite and float32")

@@ -25,6 +25,8 @@ from sudonet.deploy.reference import example_bytes
 if TYPE_CHECKING:
     from sudonet.deploy.network import IntegerNetwork
 
+WAY_OUT = "raise it by max_bytes= or --max-memory if you trust the file"
+
 LIMIT = 2**31
 """Bytes that a network may take, unless another limit is given."""
 
@@ -71,20 +73,21 @@ def check_memory(network: IntegerNetwork, max_bytes: int, *, by_reference: bool 
     if work > most:
         raise ArtefactError(
             f"an example takes the work of {work:,} multiply-adds and the limit is {most:,}, "
-            f"{WORK_PER_BYTE} for each byte of memory: {_way_out()}"
+            f"{WORK_PER_BYTE} for each byte of memory: {WAY_OUT}"
         )
 
 
 def too_large(needed: int, max_bytes: int) -> ArtefactError:
-    """The error for something that would take more than the limit."""
-    return ArtefactError(
-        f"it needs {needed:,} bytes of memory ({readable(needed)}) and the limit is "
-        f"{max_bytes:,} ({readable(max_bytes)}): {_way_out()}"
+    """The error for a network that would take more than the limit."""
+    return ArtefactError(f"it needs {exceeded(needed, max_bytes)}")
+
+
+def exceeded(needed: int, max_bytes: int) -> str:
+    """What is needed, the limit, and the way out."""
+    return (
+        f"{needed:,} bytes of memory ({readable(needed)}) and the limit is {max_bytes:,} "
+        f"({readable(max_bytes)}): {WAY_OUT}"
     )
-
-
-def _way_out() -> str:
-    return "raise it by max_bytes= or --max-memory if you trust the file"
 
 
 def needed_bytes(network: IntegerNetwork, *, by_reference: bool = False) -> int:
