@@ -3,6 +3,9 @@ import io
 import os
 import pickle
 import tarfile
+import time
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -151,6 +154,63 @@ def test_pickled_batches_of_python_3(folder, protocol, order):
     assert "pickled batches" in listed("imagenet32").used
 
 
+def deflated(claimed, header_shape=(2**40,), size=None):
+    """An npz file whose array claims to be larger than it is."""
+    header = io.BytesIO()
+    described = {"descr": "|u1", "fortran_order": False, "shape": header_shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.npy", header.getvalue() + bytes(1000))
+    found = stream.getvalue()
+    if claimed:
+        true = (len(header.getvalue()) + 1000).to_bytes(4, "little")
+        assert found.count(true) == 2
+        found = found.replace(true, claimed.to_bytes(4, "little"))
+    return found
+
+
+def pickle_bombs():
+    """Pickles and npz files of a few bytes that would take gigabytes, or an hour."""
+    deep = b"(t" + b"\x85" * 100_000
+    wide = b"(t" + b"q\x00h\x00\x86" * 60
+    return {
+        "memo": b"\x80\x04N\x72\xff\xff\xff\x7f.",
+        "bytes": b"\x80\x04\x8e" + (2**33).to_bytes(8, "little") + b"x.",
+        "bytearray": b"\x80\x05\x96" + (2**33).to_bytes(8, "little") + b"x.",
+        "text": b"\x80\x04\x8d" + (2**33).to_bytes(8, "little") + b"x.",
+        "frame": b"\x80\x04\x95" + (2**40).to_bytes(8, "little") + b"N.",
+        "deep key": b"\x80\x02}" + deep + b"Ns.",
+        "wide key": b"\x80\x02}" + wide + b"Ns.",
+        "deep data": b"\x80\x02}U\x04data" + deep + b"s.",
+        "wide shape": b"\x80\x02}U\x04datacnumpy\nndarray\n(K\x01" + wide + b"cnumpy\ndtype\n"
+        b"U\x02u1\x85R\x89U\x01xtRs.",
+        "npz header": deflated(0),
+        "npz claim": deflated(2**32 - 2, (2**32 - 200,)),
+        "npz and header": deflated(2**30, (2**30 - 128,)),
+    }
+
+
+@pytest.mark.parametrize("bomb", pickle_bombs())
+def test_batches_that_claim_gigabytes_take_little_memory_and_time(folder, bomb):
+    content = pickle_bombs()[bomb]
+    suffix = ".npz" if "npz" in bomb else ""
+    good = npz(random_bytes(6, 3072)) if suffix else pickled(random_bytes(6, 3072), 4)
+    write(
+        folder / "imagenet32",
+        {f"train_data_batch_1{suffix}": content, f"val_data{suffix}": good},
+    )
+    tracemalloc.start()
+    start = time.process_time()
+    try:
+        with pytest.raises(DataError, match="train_data_batch_1"):
+            natural_images()
+        assert tracemalloc.get_traced_memory()[1] < 60e6
+        assert time.process_time() - start < 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_npz_is_preferred_to_pickles(folder):
     small_imagenet(folder)
     harmful = pickle.dumps(Harmful(folder / "trace"))
@@ -170,12 +230,12 @@ def forged_pickles(trace):
         "old protocol": (pickle.dumps({"data": Harmful(trace)}, 0), system),
         "eval": (b"c__builtin__\neval\n(S'1'\ntR.", "__builtin__.eval"),
         "numpy's load": (b"cnumpy\nload\n(S'x'\ntR.", "numpy.load"),
-        "by extension": (b"\x80\x02\x82\x01.", "extension code"),
+        "by extension": (b"\x80\x02\x82\x01.", "it uses EXT1"),
         "attribute of an allowed class": (
             b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
             "numpy.ndarray.__init__",
         ),
-        "state for a class": (b"cnumpy\nndarray\n(dS'x'\nI1\nsb.", "argument"),
+        "state for a class": (b"cnumpy\nndarray\n(dS'x'\nI1\nsb.", "sets the state"),
         "truncated": (good[: len(good) // 2], "damaged"),
         "empty": (b"", "damaged"),
         "npz": (npz(random_bytes(6, 3072)), "damaged"),
@@ -184,7 +244,7 @@ def forged_pickles(trace):
         "a list": (pickle.dumps({"data": [[1] * 3072]}, 4), "no array under data"),
         "floats": (pickled(np.zeros((6, 3072)), 4), "not an array of uint8"),
         "objects": (pickled(np.array([None, 1]), 4), "not an array of uint8"),
-        "too few bytes": (good.replace(b"M\x00\x0c", b"M\x00\x0d"), "reshape"),
+        "too few bytes": (good.replace(b"M\x00\x0c", b"M\x00\x0d"), r"shape is \(6, 3328\)"),
         "other shape": (pickled(random_bytes(6, 300), 4), r"got uint8 \(6, 300\)"),
     }
 

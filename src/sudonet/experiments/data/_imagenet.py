@@ -11,12 +11,14 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sudonet import _npy
 from sudonet.experiments.data._files import Published
-from sudonet.experiments.data._pickles import read_pixels
+from sudonet.experiments.data._pickles import LARGEST, read_pixels
 from sudonet.experiments.data._source import DataError
 
 FOLDER = "imagenet32"
@@ -38,7 +40,16 @@ VALIDATION = Published(
 COMPLETE = (1_281_167, 50_000)
 """How many pictures the official files hold. They have no checksums of their own."""
 
-DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+MEMBER = "data.npy"
+"""The array of pictures in an npz file."""
+
+EXPANSION = 1100
+"""Bytes that a byte of a compressed file can become, at most; deflate reaches 1,032."""
+
+DAMAGE = (
+    *(OSError, EOFError, ValueError, KeyError, RuntimeError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 """What reading a damaged npz file raises."""
 
 
@@ -120,9 +131,8 @@ def name_of(train: int, test: int) -> str:
 def count(file: Path) -> int:
     """How many pictures an npz file has by its header; the pixels are not read."""
     try:
-        with zipfile.ZipFile(file) as archive, archive.open("data.npy") as stream:
-            np.lib.format.read_magic(stream)
-            return int(np.lib.format.read_array_header_1_0(stream)[0][0])
+        with zipfile.ZipFile(file) as archive, archive.open(MEMBER) as stream:
+            return _npy.header(stream)[0][0]
     except (*DAMAGE, IndexError) as error:
         raise _damaged(file, error) from error
 
@@ -141,13 +151,9 @@ def _joined(files: list[Path]) -> NDArray[np.uint8]:
 def _batch(file: Path) -> NDArray[np.uint8]:
     data: NDArray[np.uint8]
     try:
-        with file.open("rb") as stream:  # np.load leaves a damaged file open
-            if file.suffix == ".npz":
-                with np.load(stream, allow_pickle=False) as batch:
-                    data = batch["data"]
-            else:
-                data = read_pixels(stream, str(file))
-    except (*DAMAGE, TypeError, AttributeError) as error:  # the last two: npy under this name
+        with file.open("rb") as stream:
+            data = _unpacked(stream) if file.suffix == ".npz" else read_pixels(stream, str(file))
+    except DAMAGE as error:
         raise _damaged(file, error) from error
     if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072 or not len(data):
         raise DataError(
@@ -157,8 +163,21 @@ def _batch(file: Path) -> NDArray[np.uint8]:
     return data
 
 
+def _unpacked(stream: IO[bytes]) -> NDArray[Any]:
+    """The array of an npz file, whose sizes are checked before it is unpacked."""
+    with zipfile.ZipFile(stream) as archive:
+        member = archive.getinfo(MEMBER)
+        if member.file_size > min(LARGEST, EXPANSION * member.compress_size):
+            raise ValueError(
+                f"its {member.compress_size:,} bytes claim to unpack to {member.file_size:,}, "
+                f"and the limit is {LARGEST:,}"
+            )
+        with archive.open(member) as unpacked:
+            return _npy.read(unpacked, member.file_size)
+
+
 def _damaged(file: Path, error: Exception) -> DataError:
-    reason = f"no {error.args[0]}" if isinstance(error, KeyError) else error
+    reason = "no data in it" if isinstance(error, KeyError) else error
     return DataError(
         f"{file} is truncated, damaged or not a file of pictures ({reason}): replace it, or move "
         f"{file.parent} away to do without the data set"
