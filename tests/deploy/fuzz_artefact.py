@@ -2,8 +2,9 @@
 
     python -m tests.deploy.fuzz_artefact 100000
 
-tries so many mutants of small networks. Half of them get a right checksum again, so that they
-reach what lies behind it. Each must give an ArtefactError, or a network that runs; within
+tries so many files. Two in five are mutants of small networks; two in five get a right checksum
+again, so that they reach what lies behind it; one in five is a network whose sizes are random, up
+to far too large. Each must give an ArtefactError, or a network that can be listed and runs; within
 limits of time and memory, and without a warning. Prints how many came to what end.
 """
 
@@ -28,6 +29,7 @@ import torch
 
 from sudonet.deploy.artefact import ArtefactError, dumps, loads
 from tests.deploy import zoo
+from tests.deploy.bombs import large
 
 # Small, and with one of everything that a file can say.
 SEEDS = (
@@ -42,7 +44,9 @@ SEEDS = (
 )
 SECONDS = 2.0
 MEGABYTES = 256
-ELEMENTS = 2**14  # more of them are not run here
+MAX_BYTES = 2**27
+ELEMENTS = 2**14  # more of them are not run by the reference
+WORK = 2**27  # more of it is not done here
 
 
 def split(data):
@@ -258,6 +262,18 @@ def repaired(rng, data):
     return joined(json.dumps(meta).encode(), arrays)
 
 
+def grown(rng, _):
+    """A file whose sizes fit together, and may be far too large."""
+    while True:
+        try:
+            return dumps(large(rng))
+        except ArtefactError:  # larger than any file may be
+            continue
+
+
+MAKERS = {"damaged": damaged, "repaired": repaired, "large": grown}
+
+
 def kind_of(message):
     """A message without what differs from file to file."""
     message = re.split(r",? got |, but | JSON:|: expected| must be one of ", message)[0]
@@ -312,13 +328,13 @@ def fuzz(count, seed):
     limit_memory(MEGABYTES)
     signal.signal(signal.SIGPROF, too_slow)
     for number in range(count):
-        data, mend = rng.choice(seeds), number % 2 == 1
-        mutant = (repaired if mend else damaged)(rng, data)
+        way = ("damaged", "repaired", "damaged", "repaired", "large")[number % 5]
+        mutant = MAKERS[way](rng, rng.choice(seeds))
         start = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             found = outcome(mutant)
-            if not mend and not found.startswith("refused"):
+            if way == "damaged" and not found.startswith("refused"):
                 raise AssertionError("the checksum let a change pass")
         except Exception as error:
             found = f"BAD: {type(error).__name__}"
@@ -326,7 +342,7 @@ def fuzz(count, seed):
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         slowest = max(slowest, time.process_time() - start)
-        outcomes[("repaired, " if mend else "damaged, ") + found] += 1
+        outcomes[f"{way}, {found}"] += 1
     return outcomes, bad, slowest
 
 

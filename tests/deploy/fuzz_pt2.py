@@ -207,6 +207,10 @@ def outcome(path):
         message = str(error)
         if not message.startswith(str(path)) or not message.isprintable():
             raise AssertionError(f"a bad message: {message!r}") from error
+        if "memory" in message and "the limit is" not in message:
+            raise AssertionError(f"it asked for too much memory: {message}") from error
+        if isinstance(error.__cause__, MemoryError | TimeoutError):
+            raise AssertionError("it took too much memory or time") from error
         return "refused: " + kind_of(message.removeprefix(str(path)).strip(" :"))
     try:
         network = deploy.compile(program, inputs=Grid.of_range(0, 1))

@@ -14,7 +14,7 @@ import typer
 from sudonet.cli._choices import Bits, Format, Mcu, Optimise, Target, Thresholds, Weights
 from sudonet.cli._fail import fail, say
 from sudonet.cli._models import model_of
-from sudonet.cli._options import check_picture
+from sudonet.cli._options import MEMORY, MaxMemory, check_picture, memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,6 +66,7 @@ def compile_(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Weights for the factory's model."),
     ] = None,
+    max_memory: MaxMemory = MEMORY,
 ) -> None:
     """Compile a trained model to an integer network.
 
@@ -78,10 +79,11 @@ def compile_(
     from sudonet import deploy
     from sudonet.deploy.listing import in_short
 
-    examples = None if calibration is None else _array(calibration)
+    max_bytes = memory(max_memory)
+    examples = None if calibration is None else _array(calibration, max_bytes)
     try:
         found = deploy.compile(
-            model_of(source, state_dict),
+            model_of(source, state_dict, max_bytes),
             weights.value,
             examples,
             inputs=_grid(value_range, examples, int(bits.value)),
@@ -104,6 +106,7 @@ def inspect(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Draw the counts: .png, .svg or .pdf. Needs --data."),
     ] = None,
+    max_memory: MaxMemory = MEMORY,
 ) -> None:
     """Show a network's layers: shapes, units, weights, thresholds, bytes, multiply-adds.
 
@@ -113,8 +116,10 @@ def inspect(
     """
     from sudonet.deploy.histograms import code_counts, draw_codes
     from sudonet.deploy.listing import listing
+    from sudonet.deploy.memory import check_memory
 
-    found = _network(network)
+    max_bytes = memory(max_memory)
+    found = _network(network, max_bytes)
     if picture is not None and data is None:
         fail("--picture draws the codes of some inputs: give them by --data inputs.npy")
     if picture is not None:
@@ -122,8 +127,9 @@ def inspect(
     counts = None
     try:
         if data is not None:
+            check_memory(found, max_bytes, by_reference=True)
             with _warnings_in_one_line():
-                counts = code_counts(found, _array(data))
+                counts = code_counts(found, _array(data, max_bytes))
         for line in listing(found, counts):
             say(line)
         if picture is not None and counts is not None:
@@ -164,6 +170,7 @@ def export(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Inputs (.npy) for --main and --check; else random."),
     ] = None,
+    max_memory: MaxMemory = MEMORY,
 ) -> None:
     """Write a network in a format that others read.
 
@@ -175,7 +182,8 @@ def export(
         fail(f"--exact and --target are for --to onnx, got --to {to.value}")
     if to is not Format.C and (optimise is not Optimise.SPEED or main or check or samples):
         fail(f"--optimise, --main, --check and --samples are for --to c, got --to {to.value}")
-    found = _network(network)
+    max_bytes = memory(max_memory)
+    found = _network(network, max_bytes)
     path = out or (Path() if to is Format.C else Path(f"{network.stem}.{to.value}"))
     try:
         if to is Format.ONNX:
@@ -183,7 +191,7 @@ def export(
         elif to is Format.QONNX:
             found.to_qonnx(path)
         else:
-            inputs = _samples(found, samples) if main or check or samples else None
+            inputs = _samples(found, samples, max_bytes) if main or check or samples else None
             _to_c(found, path, network.stem, optimise.value, inputs, check)
             return
     except (ImportError, RuntimeError, TypeError, ValueError) as error:
@@ -213,11 +221,11 @@ def _to_c(
             raise typer.Exit(1)
 
 
-def _samples(network: IntegerNetwork, path: Path | None) -> NDArray[Any]:
+def _samples(network: IntegerNetwork, path: Path | None, max_bytes: int) -> NDArray[Any]:
     import numpy as np
 
     if path is not None:
-        return _array(path)
+        return _array(path, max_bytes)
     low, high = network.inputs.low, network.inputs.high
     drawn = np.random.default_rng(0).integers(low, high + 1, (16, *network.shape_in))
     return network.inputs.values(drawn)
@@ -229,6 +237,7 @@ def size(
     optimise: Annotated[
         Optimise, typer.Option(help="What the C is optimised for.")
     ] = Optimise.SPEED,
+    max_memory: MaxMemory = MEMORY,
 ) -> None:
     """Show the flash and RAM that a network takes of a microcontroller.
 
@@ -238,7 +247,7 @@ def size(
     """
     from sudonet.deploy import c
 
-    found = _network(network)
+    found = _network(network, memory(max_memory))
     try:
         say(c.size(found, mcu.value, optimise=optimise.value))
     except (RuntimeError, ValueError) as error:
@@ -258,6 +267,7 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Write the outputs (.npy)."),
     ] = None,
+    max_memory: MaxMemory = MEMORY,
 ) -> None:
     """Run a network on inputs.
 
@@ -272,8 +282,9 @@ def run(
 
     from sudonet.deploy.listing import by, described
 
-    found = _network(network)
-    array = _array(inputs)
+    max_bytes = memory(max_memory)
+    found = _network(network, max_bytes)
+    array = _array(inputs, max_bytes)
     try:
         single = array.shape == found.shape_in
         with _warnings_in_one_line():
@@ -302,25 +313,29 @@ def _warnings_in_one_line() -> Iterator[None]:
         typer.echo(f"warning: {one.message}", err=True)
 
 
-def _network(path: Path) -> IntegerNetwork:
+def _network(path: Path, max_bytes: int) -> IntegerNetwork:
     from sudonet.deploy.artefact import ArtefactError, load
 
     try:
-        return load(path)
+        return load(path, max_bytes=max_bytes)
     except ArtefactError as error:
         fail(str(error))
 
 
-def _array(path: Path) -> NDArray[Any]:
-    import numpy as np
+def _array(path: Path, max_bytes: int) -> NDArray[Any]:
+    from sudonet import _npy
+    from sudonet.deploy.memory import exceeded
 
     try:
         with path.open("rb") as file:
-            found: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            size = file.seek(0, 2)
+            found = _npy.read(file, size) if size <= max_bytes else None
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror or error}")
     except Exception as error:  # a damaged header may be anything
         fail(f"{path} is no array of numbers that numpy.save wrote: {error}")
+    if found is None:
+        fail(f"{path} needs {exceeded(size, max_bytes)}")
     return found
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def model_of(source: str, state_dict: Path | None) -> nn.Module | ExportedProgram:
-    """The model of a ``.pt2`` file or of a factory."""
+def model_of(source: str, state_dict: Path | None, max_bytes: int) -> nn.Module | ExportedProgram:
+    """The model of a ``.pt2`` file, within a limit of memory, or of a factory."""
     if source.endswith(".pt2"):
         if state_dict is not None:
             fail("--state-dict is for package.module:factory: a .pt2 file has its weights in it")
-        return _program(Path(source))
+        return _program(Path(source), max_bytes)
     if not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", source):
         fail(
             f"SOURCE must be a .pt2 file of torch.export.save or package.module:factory, got "
@@ -31,11 +31,11 @@ def model_of(source: str, state_dict: Path | None) -> nn.Module | ExportedProgra
     return _made(source, state_dict)
 
 
-def _program(path: Path) -> ExportedProgram:
+def _program(path: Path, max_bytes: int) -> ExportedProgram:
     from sudonet.deploy.program_file import load_program
 
     try:
-        return load_program(path)
+        return load_program(path, max_bytes=max_bytes)
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror or error}")
 

@@ -51,6 +51,25 @@ Threads = Annotated[
 Engine = Annotated[
     EngineName, typer.Option(help="native is the C core; auto takes it where it can.")
 ]
+MaxMemory = Annotated[
+    str,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Refuse files that would take more memory: 500M, 8G. The work of an example is "
+        "limited with it.",
+    ),
+]
+MEMORY = "2G"
+
+
+def memory(text: str) -> int:
+    """The bytes of a size such as 500M or 8G."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([KMGT])i?B?", text.strip(), re.ASCII | re.I)
+    size = float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())) if found else 0
+    if size < 1:
+        fail(f"--max-memory must be a size such as 500M or 8G, got {text!r}")
+    return int(size)
 
 
 def planned(preset: PresetName, tables: str | None, levels: str | None, seeds: str | None) -> Plan:

@@ -69,10 +69,10 @@ def check_memory(network: IntegerNetwork, max_bytes: int, *, by_reference: bool 
     needed = needed_bytes(network, by_reference=by_reference)
     if needed > max_bytes:
         raise too_large(needed, max_bytes)
-    work, most = sum(map(_work, network.layers)), WORK_PER_BYTE * max_bytes
-    if work > most:
+    done, most = sum(map(work, network.layers)), WORK_PER_BYTE * max_bytes
+    if done > most:
         raise ArtefactError(
-            f"an example takes the work of {work:,} multiply-adds and the limit is {most:,}, "
+            f"an example takes the work of {done:,} multiply-adds and the limit is {most:,}, "
             f"{WORK_PER_BYTE} for each byte of memory: {WAY_OUT}"
         )
 
@@ -110,7 +110,7 @@ def _buffers(layers: Sequence[Layer]) -> int:
     return 2 * max(ACTIVATIONS, 8 * math.prod(layers[-1].shape_out), *numbers)
 
 
-def _work(layer: Layer) -> int:
+def work(layer: Layer) -> int:
     """Multiply-adds of the C core, which multiplies padding, too; comparisons of a pooling."""
     if isinstance(layer, Affine):
         taps = _taps(layer, 0) * _taps(layer, 1) * _group_inputs(layer)

@@ -196,7 +196,7 @@ def _first_line(error: BaseException) -> str:
 def _check_directory(archive: zipfile.ZipFile, size: int, max_bytes: int) -> None:
     """Refuse an archive that claims more than it has, or that is too large to be read."""
     members = archive.infolist()
-    stored = sum(member.file_size for member in members)
+    stored = sum(member.compress_size for member in members)
     if stored > size or any(m.file_size != m.compress_size for m in members if not _packed(m)):
         raise CompileError(f"has {size:,} bytes, but its parts claim {stored:,}")
     graph = sum(m.file_size for m in members if m.filename.endswith(".json"))
@@ -218,6 +218,7 @@ def _checked_copy(archive: zipfile.ZipFile) -> io.BytesIO:
     root = roots[0]
     parts = {mark: _read(archive, root + mark) for mark in MARKS if root + mark in names}
     parts[GRAPH] = _dumped(_graph(json.loads(_read(archive, root + GRAPH))))
+    tensors: dict[str, tuple[str, Any]] = {}
     for folder, (config, numbered) in TENSORS.items():
         if root + folder + config not in names:
             raise CompileError(
@@ -231,11 +232,12 @@ def _checked_copy(archive: zipfile.ZipFile) -> io.BytesIO:
                 raise CompileError(
                     f"keeps {name} in a pickle, which could run code: make it a plain tensor"
                 )
-            record = folder + entry["path_name"]
-            if record not in parts:
-                parts[record] = _read(archive, root + record)
-            _check_tensor(name, entry["tensor_meta"], len(parts[record]))
+            tensors[folder + name] = folder + entry["path_name"], entry["tensor_meta"]
         parts[folder + config] = _dumped(listed)
+    for name, (record, meta) in tensors.items():
+        if record not in parts:
+            parts[record] = _read(archive, root + record)
+        _check_tensor(name.rsplit("/", 1)[1], meta, len(parts[record]))
     # Example inputs are always a pickle, and not needed: an empty record means none.
     parts[EXAMPLES] = b""
     copy = io.BytesIO()
@@ -253,10 +255,9 @@ def _read(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _check_tensor(name: str, meta: Any, stored: int) -> None:
-    """Refuse a tensor that is not a plain one on the CPU, within the bytes that are stored."""
+    """Refuse a tensor that is not a plain one, within the bytes that are stored."""
     if meta["dtype"] not in DTYPES or meta["layout"] != STRIDED:
         raise CompileError(f"keeps {name} in a type that is not compiled: use float32")
-    _check_device(meta["device"], name)
     sizes, strides = ([_whole(n) for n in meta[key]] for key in ("sizes", "strides"))
     offset = _whole(meta["storage_offset"])
     count, room = math.prod(sizes), stored // DTYPES[meta["dtype"]]
@@ -276,10 +277,10 @@ def _whole(number: Any) -> int:
     return found
 
 
-def _check_device(device: Any, name: str) -> None:
+def _check_device(device: Any) -> None:
     if device["type"] != "cpu":
         raise CompileError(
-            f"keeps {name} on {str(device['type'])[:20]!r}: move the model to the CPU before "
+            f"keeps a tensor on {str(device['type'])[:20]!r}: move the model to the CPU before "
             "torch.export"
         )
 
@@ -312,7 +313,7 @@ def _check(value: Any, key: str) -> None:
             if not TEXT.fullmatch(name) or (name.startswith("as_") and name not in ARGUMENTS):
                 raise CompileError(f"has {name[:60]!r} in its graph: use plain tensors only")
             if name in ("device", "as_device"):
-                _check_device(inner, "a tensor")
+                _check_device(inner)
             _check(inner, name)
     elif isinstance(value, list):
         for inner in value:
