@@ -28,6 +28,8 @@ import numpy as np
 import torch
 
 from sudonet.deploy.artefact import ArtefactError, dumps, loads
+from sudonet.deploy.listing import listing
+from sudonet.deploy.memory import work
 from tests.deploy import zoo
 from tests.deploy.bombs import large
 
@@ -264,11 +266,10 @@ def repaired(rng, data):
 
 def grown(rng, _):
     """A file whose sizes fit together, and may be far too large."""
-    while True:
-        try:
-            return dumps(large(rng))
-        except ArtefactError:  # larger than any file may be
-            continue
+    try:
+        return dumps(large(rng))
+    except ArtefactError:  # larger than any file may be
+        return grown(rng, _)
 
 
 MAKERS = {"damaged": damaged, "repaired": repaired, "large": grown}
@@ -284,16 +285,22 @@ def kind_of(message):
 def outcome(data):
     """What became of a file: why it was refused, or that it runs."""
     try:
-        network = loads(data)
+        network = loads(data, max_bytes=MAX_BYTES)
     except ArtefactError as error:
         return "refused: " + kind_of(str(error))
+    listing(network)
+    if sum(map(work, network.layers)) > WORK:
+        return "loads, too much work to run here"
     shapes = [network.shape_in, *(layer.shape_out for layer in network.layers)]
-    if max(map(math.prod, shapes)) > ELEMENTS:
-        return "loads, too large to run here"
+    places = [math.prod(layer.kernel) for layer in network.layers]
+    fits = max(*places, *map(math.prod, shapes)) <= ELEMENTS
     x = np.random.default_rng(0).integers(
-        network.inputs.low, network.inputs.high, (2, *network.shape_in), endpoint=True
+        network.inputs.low, network.inputs.high, (1 + fits, *network.shape_in), endpoint=True
     )
     x = x.astype(network.inputs.dtype)
+    if not fits:
+        network.raw(x)
+        return "loads and runs, too large for the reference"
     trace = network.trace(x)
     np.testing.assert_array_equal(network.raw(x), trace[-1])
     found = network(network.codes(x))
