@@ -17,7 +17,8 @@ from sudonet import RSUDO, SUDO, deploy
 from sudonet.cli import _deploy as commands
 from sudonet.cli import app
 from sudonet.deploy import Grid
-from sudonet.deploy.artefact import load
+from sudonet.deploy.artefact import dumps, load
+from tests.deploy.bombs import bombs
 
 FACTORY = """
 from torch import nn
@@ -536,6 +537,49 @@ def test_run_refuses_in_one_line(here):
         ("endless.npy", "no array of numbers"),
     ]:
         check_user_error(run("run", "net.sudo", name), name, word)
+
+
+def test_files_that_would_take_too_much_memory(here):
+    Path("net.sudo").write_bytes(dumps(bombs()["long sequence"]))
+    np.save("input.npy", np.zeros(3, np.uint8))
+    for command in (
+        ["inspect", "net.sudo"],
+        ["run", "net.sudo", "input.npy"],
+        ["size", "net.sudo"],
+        ["export", "net.sudo", "--to", "c"],
+    ):
+        refused = run(*command)
+        check_user_error(refused, "net.sudo", "(5.", "GiB", "is 2,147,483,648 (2.0 GiB)")
+        assert "--max-memory" in refused.stderr
+        check_user_error(run(*command, "--max-memory", "1.5G"), "is 1,610,612,736 (1.5 GiB)")
+        check_user_error(run(*command, "--max-memory", "lots"), "such as 500M or 8G, got 'lots'")
+    result = run("inspect", "net.sudo", "--max-memory", "6G")
+    assert result.exit_code == 0, result.stderr
+    assert f"{2**26:,}" in result.stdout
+    program()
+    options = ("--range", "0,1", "--out", "made.sudo", "--max-memory")
+    check_user_error(run("compile", "model.pt2", *options, "9K"), "model.pt2 needs", "is 9,216")
+    assert run("compile", "model.pt2", *options, "500M").exit_code == 0
+    np.save("inputs.npy", np.zeros((2000, 6)))
+    check_user_error(
+        run("run", "made.sudo", "inputs.npy", "--max-memory", "64K"), "made.sudo", "is 65,536"
+    )
+
+
+def test_arrays_that_are_larger_than_the_limit_or_their_file(here):
+    network()
+    np.save("inputs.npy", np.zeros((200_000, 6)))
+    result = run("run", "net.sudo", "inputs.npy", "--max-memory", "4M")
+    check_user_error(result, "inputs.npy needs 9,600,128 bytes of memory", "--max-memory")
+    whole = Path("inputs.npy").read_bytes()
+    for shape in (b"(10000000000, 6), }", b"(-200000, -6), }   ", b"(200001, 6), }     "):
+        forged = whole.replace(b"(200000, 6), }     ", shape)
+        assert forged != whole
+        Path("forged.npy").write_bytes(forged)
+        result = run("run", "net.sudo", "forged.npy")
+        check_user_error(result, "forged.npy is no array of numbers", "9,600,000 are there")
+    np.save("text.npy", np.array(["a", "b"]))
+    check_user_error(run("run", "net.sudo", "text.npy"), "it holds <U1, not numbers")
 
 
 def test_run_takes_a_batch_of_nothing(here):
