@@ -153,6 +153,30 @@ def test_ctrl_c_during_imports_is_one_line(module):
     assert ended(start(code)) == (130, "sudonet: stopped\n")
 
 
+INTERRUPTED_EXTENSION = """
+import abc, signal, time
+register = abc.ABCMeta.register
+def interrupted(kind, known):
+    if known.__name__ == "_memoryviewslice":
+        abc.ABCMeta.register = register
+        signal.raise_signal(signal.SIGINT)
+    return register(kind, known)
+abc.ABCMeta.register = interrupted
+from sudonet.cli._ends import orderly_end
+with orderly_end():
+    import numpy.random
+    time.sleep(30)
+    print("lost")
+"""
+
+
+def test_ctrl_c_while_an_extension_is_loaded_is_not_lost():
+    """Cython drops every exception while it registers its views of memory."""
+    process = start([sys.executable, "-c", INTERRUPTED_EXTENSION])
+    assert process.stdout.read() == ""
+    assert ended(process) == (130, "sudonet: stopped\n")
+
+
 @pytest.mark.parametrize("number", STOPS)
 def test_signals_say_what_was_kept(tmp_path, number):
     """While the report's files are written."""

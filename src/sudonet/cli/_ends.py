@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 from typing import NoReturn, TextIO
 
@@ -37,6 +38,14 @@ def stopped_code(error: KeyboardInterrupt) -> int:
     return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
 
 
+def _loads_extension(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def end_at_once(code: int) -> NoReturn:
     """End without Python's own end, where other people's threads could hang."""
     for stream in (sys.stdout, sys.stderr):
@@ -58,9 +67,17 @@ class _End:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.hear_no_more()  # a second signal ends the process at once
         self.code = 128 + number
-        raise Stopped(number)
+        self._raise(number, frame)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        """Raise the exception, but not while an extension is loaded: Cython would drop it."""
+        if not _loads_extension(frame):
+            raise Stopped(number)
+        signal.signal(signal.SIGALRM, lambda _, now: self._raise(number, now))
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
 
     def hear_no_more(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number in self._heard:
             signal.signal(number, signal.SIG_DFL)
 
