@@ -55,14 +55,14 @@ def trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> nn.Module:
 def main() -> str:
     torch.set_num_threads(1)
     images, digits = (torch.tensor(a) for a in load_digits(return_X_y=True))
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # not 0, the split on which ways to choose the factor were compared
     order = torch.randperm(len(images))
     rows = []
     for name, (make, brightest) in NETWORKS.items():
         x = images.float().reshape(-1, 1, 8, 8)[order] * (brightest / 16)
         y = digits[order]
         found = []
-        for seed in range(SEEDS):
+        for seed in range(10, 10 + SEEDS):
             torch.manual_seed(seed)
             model = trained(make(), x[:1200], y[:1200])
             ways: list[dict[str, object]] = [{"to": unit} for unit in UNITS]

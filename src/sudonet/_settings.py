@@ -45,3 +45,8 @@ def native_choice() -> str:
             "correct it, or unset it to mean auto"
         )
     return choice
+
+
+def quiet_ray() -> None:
+    """Keep Ray's C++ log off the terminal, unless its own variable asks for it."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")

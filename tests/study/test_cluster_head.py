@@ -83,7 +83,7 @@ def free_port():
 def test_the_recipe_for_two_machines(tmp_path):
     """As in docs/cluster.md, and what is said if a part of it is missing."""
     first = Machine(tmp_path / "first")
-    code = "import ray; ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()"
+    code = "import ray; ray.init('local', num_cpus=1, include_dashboard=False); ray.shutdown()"
     first.run([sys.executable, "-c", code], check=True)  # a local run leaves a token behind
     token = first.home / ".ray" / "auth_token"
     if not token.exists():

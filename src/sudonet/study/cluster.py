@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
+from sudonet import _settings
 from sudonet.experiments import Experiment, Task, Trial
 from sudonet.study._batches import Batch, batches
 from sudonet.study.local import Tasks, recipe, trained, versions
@@ -112,7 +113,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 def _mute(ray: Any) -> None:
     """Keep Ray's log and its news of workers off the terminal: rows say what failed."""
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    _settings.quiet_ray()
     # There is no switch for it. A Ray without this function ignores ours.
     ray._private.worker.print_to_stdstream = lambda *news, **options: None
 
